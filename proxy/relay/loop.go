@@ -1,0 +1,242 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Config sets up a Loop. The zero value of each field means its default.
+type Config struct {
+	BufferSize  int           // bytes read at once, and the bound of what waits unsent per flow; 64 KiB
+	DialTimeout time.Duration // 10s
+	Linger      time.Duration // how long a finished link waits for its peers' FIN before it closes; 1s
+	ResetWait   time.Duration // how long a reset waits for the bytes before it to be acknowledged; 5s
+	Prepare     func(fd int)  // options for every socket of a link, after TCP_NODELAY; may be nil
+	Now         func() int64  // ns; default: wall time
+}
+
+func (c Config) withDefaults() Config {
+	if c.BufferSize == 0 {
+		c.BufferSize = 64 << 10
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = 10 * time.Second
+	}
+	if c.Linger == 0 {
+		c.Linger = time.Second
+	}
+	if c.ResetWait == 0 {
+		c.ResetWait = 5 * time.Second
+	}
+	if c.Now == nil {
+		c.Now = func() int64 { return time.Now().UnixNano() }
+	}
+	return c
+}
+
+// handler is what stands behind a descriptor in a loop's table.
+type handler interface {
+	event(slot int, events uint32)
+}
+
+type entry struct {
+	h    handler
+	slot int
+	gen  int32 // guards against events for an earlier user of the same descriptor
+}
+
+// Loop owns an epoll instance and the links on it.
+type Loop struct {
+	// Immutable.
+	cfg    Config
+	epfd   int
+	wakefd int32
+	file   *os.File
+	rc     syscall.RawConn
+	done   chan struct{}
+
+	// Owned by the loop's goroutine.
+	table  []entry
+	events [256]unix.EpollEvent
+	buf    []byte
+	spare  [][]byte // buffers of links that flushed, for the next that block
+	timers timers
+	armed  int64 // the deadline set on file, 0 if none
+	now    int64
+	stop   bool
+
+	links atomic.Int64
+
+	mu    sync.Mutex
+	tasks []func()
+}
+
+// NewLoop makes a loop; Run serves it.
+func NewLoop(cfg Config) (*Loop, error) {
+	cfg = cfg.withDefaults()
+	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("relay: epoll_create1: %w", err)
+	}
+	wakefd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		_ = unix.Close(epfd)
+		return nil, fmt.Errorf("relay: eventfd: %w", err)
+	}
+	// os.NewFile puts only non-blocking descriptors into Go's poller.
+	if err := unix.SetNonblock(epfd, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("relay: epoll descriptor: %w", err), unix.Close(epfd), unix.Close(wakefd))
+	}
+	file := os.NewFile(uintptr(epfd), "epoll")
+	rc, err := file.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("relay: epoll descriptor: %w", err), file.Close(), unix.Close(wakefd))
+	}
+	l := &Loop{cfg: cfg, epfd: epfd, wakefd: int32(wakefd), file: file, rc: rc, done: make(chan struct{}), buf: make([]byte, cfg.BufferSize)}
+	l.now = cfg.Now()
+	if err := l.add(l.wakefd, l, 0, unix.EPOLLIN); err != nil {
+		return nil, errors.Join(err, file.Close(), unix.Close(wakefd))
+	}
+	return l, nil
+}
+
+// Links is how many links the loop has. Any goroutine may ask.
+func (l *Loop) Links() int64 { return l.links.Load() }
+
+// Now is the time of the batch of events that is being handled. Only on the loop.
+func (l *Loop) Now() int64 { return l.now }
+
+// Do runs f on the loop's goroutine, soon. After the loop has ended f is dropped.
+func (l *Loop) Do(f func()) {
+	l.mu.Lock()
+	l.tasks = append(l.tasks, f)
+	first := len(l.tasks) == 1
+	l.mu.Unlock()
+	if first {
+		one := [8]byte{1}
+		_, _ = unix.Write(int(l.wakefd), one[:])
+	}
+}
+
+// Close ends Run once the tasks given before it are done, and waits for that. Links still open are the caller's to close first.
+func (l *Loop) Close() {
+	l.Do(func() { l.stop = true })
+	<-l.done
+}
+
+// Run serves the loop until Close. It must have its own goroutine.
+func (l *Loop) Run() {
+	defer close(l.done)
+	defer func() {
+		_ = l.file.Close()
+		_ = unix.Close(int(l.wakefd))
+	}()
+	n := 0
+	poll := func(uintptr) bool {
+		n = rawEpollWait(l.epfd, l.events[:])
+		return n > 0
+	}
+	for !l.stop {
+		n = 0
+		if err := l.rc.Read(poll); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		l.now = l.cfg.Now()
+		for i := range n {
+			ev := &l.events[i]
+			if int(ev.Fd) >= len(l.table) {
+				continue
+			}
+			if e := l.table[ev.Fd]; e.h != nil && e.gen == ev.Pad {
+				e.h.event(e.slot, ev.Events)
+			}
+		}
+		for t := l.timers.due(l.now); t != nil; t = l.timers.due(l.now) {
+			t.fn()
+		}
+		l.arm()
+	}
+}
+
+// arm sets the descriptor's read deadline to the first timer.
+func (l *Loop) arm() {
+	var when int64
+	if len(l.timers) > 0 {
+		when = l.timers[0].when
+	}
+	if when == l.armed {
+		return
+	}
+	l.armed = when
+	if when == 0 {
+		_ = l.file.SetReadDeadline(time.Time{})
+		return
+	}
+	_ = l.file.SetReadDeadline(time.Now().Add(time.Duration(when - l.cfg.Now())))
+}
+
+// event of the loop itself: the mailbox.
+func (l *Loop) event(int, uint32) {
+	var b [8]byte
+	_, _ = unix.Read(int(l.wakefd), b[:])
+	l.mu.Lock()
+	tasks := l.tasks
+	l.tasks = nil
+	l.mu.Unlock()
+	for _, f := range tasks {
+		f()
+	}
+}
+
+func (l *Loop) add(fd int32, h handler, slot int, events uint32) error {
+	for int(fd) >= len(l.table) {
+		l.table = append(l.table, make([]entry, 64+len(l.table)/2)...)
+	}
+	e := &l.table[fd]
+	e.h, e.slot = h, slot
+	e.gen++
+	ev := unix.EpollEvent{Events: events, Fd: fd, Pad: e.gen}
+	if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, int(fd), &ev); err != nil {
+		e.h = nil
+		return fmt.Errorf("relay: epoll_ctl add: %w", err)
+	}
+	return nil
+}
+
+func (l *Loop) modify(fd int32, events uint32) {
+	ev := unix.EpollEvent{Events: events, Fd: fd, Pad: l.table[fd].gen}
+	_ = unix.EpollCtl(l.epfd, unix.EPOLL_CTL_MOD, int(fd), &ev)
+}
+
+func (l *Loop) remove(fd int32) {
+	if l.table[fd].h == nil {
+		return
+	}
+	l.table[fd].h = nil
+	_ = unix.EpollCtl(l.epfd, unix.EPOLL_CTL_DEL, int(fd), nil)
+}
+
+// maxSpare bounds the buffers that a loop keeps for reuse.
+const maxSpare = 8
+
+func (l *Loop) takeBuffer() []byte {
+	if n := len(l.spare); n > 0 {
+		b := l.spare[n-1]
+		l.spare = l.spare[:n-1]
+		return b
+	}
+	return make([]byte, 0, 16<<10)
+}
+
+func (l *Loop) giveBuffer(b []byte) {
+	if len(l.spare) < maxSpare && cap(b) <= 2*l.cfg.BufferSize {
+		l.spare = append(l.spare, b[:0])
+	}
+}
