@@ -1,0 +1,296 @@
+package proxy
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lastcall-proxy/lastcall/proxy/observe"
+	"github.com/lastcall-proxy/lastcall/proxy/observe/http1"
+	"github.com/lastcall-proxy/lastcall/proxy/observe/opaque"
+	"github.com/lastcall-proxy/lastcall/proxy/observe/tlshello"
+	"github.com/lastcall-proxy/lastcall/proxy/observe/websocket"
+	"github.com/lastcall-proxy/lastcall/proxy/relay"
+	"github.com/lastcall-proxy/lastcall/tracker"
+)
+
+// session is one connection: it stands between the link that moves its bytes, the observer that reads them and the
+// record that is kept of them, and it decides the connection's fate. Everything in it belongs to its loop.
+type session struct {
+	w    *worker
+	link *relay.Link
+	conn *tracker.Conn
+	obs  observe.Observer // nil until the first byte
+	app  relay.Target
+
+	protocol  observe.Kind
+	dialled   bool
+	reached   bool
+	rejecting bool // a late connection under --late=reject: no byte of it is passed on unless it is a probe's
+	firstFIN  observe.Direction
+	anyFIN    bool
+	finishing bool
+	rejected  bool // a late request of it was refused
+	ended     bool // a stream of it was ended politely
+
+	// The first explicit cause of its end. decided says that there is one.
+	decided bool
+	end     tracker.End
+}
+
+func party(d observe.Direction) tracker.Party {
+	if d == observe.FromClient {
+		return tracker.ByClient
+	}
+	return tracker.ByApp
+}
+
+// decide keeps the first cause.
+func (s *session) decide(e tracker.End) {
+	if !s.decided {
+		s.decided, s.end = true, e
+	}
+}
+
+func (s *session) dial() {
+	if !s.dialled {
+		s.dialled = true
+		s.link.Dial(s.app)
+	}
+}
+
+// Connected is relay.Owner's.
+func (s *session) Connected() {
+	s.reached = true
+	s.conn.SetStage(tracker.StageIdle)
+}
+
+// DialFailed is relay.Owner's.
+func (s *session) DialFailed(err syscall.Errno, timeout bool) {
+	how, reason := tracker.HowRST, dialReason(err)
+	fate, by := tracker.Unreachable, tracker.ByApp
+	switch {
+	case timeout || err == unix.ETIMEDOUT:
+		how, reason = tracker.HowTimeout, "timeout"
+	case err == unix.EMFILE || err == unix.ENFILE || err == unix.EADDRNOTAVAIL:
+		fate, by, how = tracker.Failed, tracker.ByLastcall, tracker.HowUnknown
+	}
+	s.w.shard.DialError(reason)
+	s.decide(tracker.End{Fate: fate, By: by, How: how, Stage: tracker.StageConnect, Reason: fmt.Sprintf("dial %s: %s", targetString(s.app), errnoText(err, timeout))})
+}
+
+// Data is relay.Owner's.
+func (s *session) Data(dir observe.Direction, p []byte) []observe.Edit {
+	s.conn.AddBytes(party(dir), len(p), s.w.loop.Now())
+	if s.obs == nil {
+		s.begin(dir, p[0])
+	}
+	return s.obs.Data(dir, p)
+}
+
+// begin picks the observer by the first byte: a TLS record, the first letter of an HTTP method, or neither.
+func (s *session) begin(dir observe.Direction, first byte) {
+	switch {
+	case s.w.srv.cfg.Unobserved:
+		s.obs = opaque.New(s)
+	case dir == observe.FromApp:
+		s.obs = opaque.New(s)
+	case first == 0x16:
+		s.obs = tlshello.New(s)
+	case first >= 'A' && first <= 'Z' || first >= 'a' && first <= 'z' || first == '\r' || first == '\n':
+		s.obs = http1.New(s, http1.Options{Upgrade: upgrade})
+	default:
+		s.obs = opaque.New(s)
+	}
+	if s.rejecting {
+		s.obs.Tell(observe.OrderReject)
+		if _, isHello := s.obs.(*tlshello.Observer); isHello {
+			s.refuse()
+		}
+		return
+	}
+	s.tellPhase()
+}
+
+func upgrade(sink observe.Sink, st observe.Stream, kind observe.Kind) observe.Observer {
+	if kind == observe.WebSocket {
+		return websocket.New(sink, st)
+	}
+	return nil
+}
+
+// refuse resets a late connection of a protocol that has no word for it.
+func (s *session) refuse() {
+	s.conn.Answer(tracker.AnswerRejected)
+	s.decide(tracker.End{Fate: tracker.Rejected, By: tracker.ByLastcall, How: tracker.HowRST, Stage: tracker.StageIdle, Reason: "late arrival"})
+	s.w.loop.Do(s.link.Kill) // not from inside the link's own call
+}
+
+// tellPhase gives a new observer the orders that the others already have.
+func (s *session) tellPhase() {
+	if s.w.telling {
+		s.obs.Tell(observe.OrderFarewell)
+	}
+	if s.w.rejecting {
+		s.obs.Tell(observe.OrderReject)
+	}
+}
+
+// EOF is relay.Owner's.
+func (s *session) EOF(dir observe.Direction) []observe.Edit {
+	if !s.anyFIN {
+		s.anyFIN, s.firstFIN = true, dir
+	}
+	s.conn.HalfClosed(party(dir), s.w.loop.Now())
+	var edits []observe.Edit
+	if s.obs != nil {
+		edits = s.obs.EOF(dir)
+	}
+	if !s.dialled && dir == observe.FromClient { // a late connection that left by itself: there is no app to wait for
+		s.link.FinishNext()
+	}
+	return edits
+}
+
+// Reset is relay.Owner's.
+func (s *session) Reset(side observe.Direction, err syscall.Errno) bool {
+	inFlight := s.conn.Streams() > 0
+	by, how := party(side), tracker.HowRST
+	if err == unix.ETIMEDOUT {
+		how = tracker.HowTimeout
+	}
+	if inFlight && s.anyFIN && s.firstFIN != side && !s.opaque() {
+		by, how = party(s.firstFIN), tracker.HowFIN // it left first; the other side only drew the conclusion
+	}
+	e := tracker.End{By: by, How: how, Reason: err.Error()}
+	switch {
+	case inFlight:
+		e.Fate = tracker.Aborted
+	case s.conn.Told():
+		e.Fate = tracker.Drained
+	default:
+		e.Fate = tracker.Completed
+	}
+	s.decide(e)
+	// The app answered in full and then reset because it did not want the rest of the upload: the client must get the answer.
+	return side == observe.FromApp && !inFlight && s.obs != nil && !s.obs.Idle()
+}
+
+// opaque tells whether a FIN from both sides is this connection's own way to end.
+func (s *session) opaque() bool {
+	return s.protocol == observe.TCP || s.protocol == observe.TLS || s.protocol == observe.Tunnel
+}
+
+// Blocked is relay.Owner's.
+func (s *session) Blocked(side observe.Direction, blocked bool) { s.conn.Blocked(party(side), blocked) }
+
+// Closed is relay.Owner's: the one place that books the end.
+func (s *session) Closed() {
+	now := s.w.loop.Now()
+	if !s.decided {
+		s.end = s.conclude()
+	}
+	s.end.At = now
+	if s.conn.Streams() > 0 {
+		s.conn.EndStreams(s.streamEnd())
+	}
+	delete(s.w.sessions, s.conn.ID())
+	s.conn.End(s.end)
+	s.w.srv.conns.Add(-1)
+}
+
+// conclude names the end of a connection that both sides left by FIN.
+func (s *session) conclude() tracker.End {
+	e := tracker.End{Fate: tracker.Completed, By: party(s.firstFIN), How: tracker.HowFIN}
+	switch {
+	case !s.anyFIN:
+		e.Fate, e.By, e.How, e.Reason = tracker.Failed, tracker.ByLastcall, tracker.HowUnknown, "closed without a cause"
+	case s.conn.Streams() > 0 && !s.opaque():
+		e.Fate = tracker.Aborted
+	case s.conn.Told():
+		e.Fate = tracker.Drained
+	}
+	return e
+}
+
+// streamEnd is the connection's end for the streams that it takes along.
+func (s *session) streamEnd() tracker.End {
+	e := s.end
+	if e.Fate == tracker.Drained { // left with something in flight after all
+		e.Fate = tracker.Completed
+		if !s.opaque() {
+			e.Fate = tracker.Aborted
+		}
+	}
+	return e
+}
+
+// farewell tells the observer to say goodbye.
+func (s *session) farewell() {
+	if s.obs != nil {
+		s.link.Apply(s.obs.Tell(observe.OrderFarewell))
+	}
+}
+
+func (s *session) reject() {
+	if s.obs != nil {
+		s.link.Apply(s.obs.Tell(observe.OrderReject))
+	}
+}
+
+func (s *session) serve() {
+	s.rejecting = false
+	if s.obs != nil {
+		s.link.Apply(s.obs.Tell(observe.OrderServe))
+	}
+	s.dial()
+}
+
+func (s *session) idle() bool { return s.conn.Streams() == 0 && (s.obs == nil || s.obs.Idle()) }
+
+// closeIdle sends an idle connection home.
+func (s *session) closeIdle() {
+	if s.finishing || !s.idle() {
+		return
+	}
+	e := tracker.End{Fate: tracker.Drained, By: tracker.ByLastcall, How: tracker.HowFIN, Stage: tracker.StageIdle}
+	if s.rejecting {
+		e.Fate, e.Reason = tracker.Rejected, "late arrival"
+		s.conn.Answer(tracker.AnswerRejected)
+	} else {
+		s.conn.Farewell(tracker.FarewellFIN, true, s.w.loop.Now())
+	}
+	s.decide(e)
+	s.finish()
+}
+
+// endPolitely is the closing window's turn for this connection.
+func (s *session) endPolitely(fate tracker.Fate, by tracker.Party, reason string) {
+	if s.finishing {
+		return
+	}
+	if s.idle() {
+		if fate == tracker.Ended {
+			s.closeIdle()
+			return
+		}
+	} else if !s.opaque() {
+		s.link.Apply(s.obs.Tell(observe.OrderEnd))
+		return
+	}
+	s.conn.Farewell(tracker.FarewellFIN, true, s.w.loop.Now())
+	s.decide(tracker.End{Fate: fate, By: by, How: tracker.HowFIN, Reason: reason})
+	s.finish()
+}
+
+func (s *session) finish() {
+	s.finishing = true
+	s.link.Finish()
+}
+
+// kill closes at once, with the reason given.
+func (s *session) kill(e tracker.End) {
+	s.decide(e)
+	s.link.Kill()
+}

@@ -1,0 +1,143 @@
+package proxy
+
+import (
+	"bytes"
+
+	"github.com/lastcall-proxy/lastcall/proxy/observe"
+	"github.com/lastcall-proxy/lastcall/tracker"
+)
+
+// kinds maps an observer's kinds to the tracker's.
+var kinds = [...]tracker.Kind{
+	observe.TCP: tracker.KindTCP, observe.TLS: tracker.KindTLS, observe.HTTP1: tracker.KindHTTP1, observe.SSE: tracker.KindSSE,
+	observe.WebSocket: tracker.KindWebSocket, observe.Tunnel: tracker.KindTunnel, observe.HTTP2: tracker.KindHTTP2, observe.GRPC: tracker.KindGRPC,
+}
+
+// Begin is observe.Sink's.
+func (s *session) Begin(k observe.Kind) observe.Stream {
+	st := s.w.takeStream()
+	st.sess, st.rec = s, s.conn.OpenStream(kinds[k], s.w.loop.Now())
+	return st
+}
+
+// Protocol is observe.Sink's.
+func (s *session) Protocol(k observe.Kind) {
+	s.protocol = k
+	s.conn.SetKind(kinds[k])
+}
+
+// Hello is observe.Sink's.
+func (s *session) Hello(sni, alpn, _ string) { s.conn.SetPeer(sni, alpn) }
+
+// Admit is observe.Sink's: probes and scrapes are answered in every phase.
+func (s *session) Admit(r *observe.Request) bool {
+	if s.w.classOf(r.UserAgent) == tracker.ClassNormal {
+		return false
+	}
+	if s.rejecting {
+		s.rejecting = false
+		s.conn.Answer(tracker.AnswerServed)
+	}
+	s.dial()
+	return true
+}
+
+// Farewell is observe.Sink's.
+func (s *session) Farewell(own bool) {
+	kind := tracker.FarewellConnectionClose
+	if s.protocol == observe.WebSocket {
+		kind = tracker.FarewellWebSocketClose
+	}
+	s.conn.Farewell(kind, own, s.w.loop.Now())
+}
+
+// CloseAfter is observe.Sink's.
+func (s *session) CloseAfter() {
+	e := tracker.End{Fate: tracker.Drained, By: tracker.ByLastcall, How: tracker.HowProtocol}
+	switch {
+	case s.ended:
+		e.Fate, e.Reason = tracker.Ended, "closing window"
+	case s.rejected && s.conn.Late():
+		e.Fate, e.Reason = tracker.Rejected, "late arrival"
+		s.conn.Answer(tracker.AnswerRejected)
+	}
+	s.decide(e)
+	s.finishing = true
+	s.link.FinishNext()
+}
+
+// LostTrack is observe.Sink's.
+func (s *session) LostTrack(reason string) {
+	s.w.shard.LostTrack(kinds[s.protocol], reason)
+}
+
+// classOf tells the cluster's own traffic by its user agent.
+func (w *worker) classOf(agent []byte) tracker.Class {
+	for _, p := range w.srv.probes {
+		if bytes.HasPrefix(agent, p) {
+			return tracker.ClassProbe
+		}
+	}
+	for _, p := range w.srv.scrapers {
+		if bytes.HasPrefix(agent, p) {
+			return tracker.ClassScrape
+		}
+	}
+	return tracker.ClassNormal
+}
+
+// stream is observe.Stream over a tracker record. Reused by its worker.
+type stream struct {
+	sess *session
+	rec  *tracker.Stream
+}
+
+// Head is observe.Stream's.
+func (t *stream) Head(r *observe.Request) {
+	t.rec.SetHead(r.Method, r.Path, r.Authority, r.UserAgent)
+	if c := t.sess.w.classOf(r.UserAgent); c != tracker.ClassNormal {
+		t.rec.SetClass(c)
+	}
+}
+
+// Status is observe.Stream's.
+func (t *stream) Status(code int) { t.rec.SetStatus(code) }
+
+// SetKind is observe.Stream's.
+func (t *stream) SetKind(k observe.Kind) { t.rec.SetKind(kinds[k]) }
+
+// State is observe.Stream's.
+func (t *stream) State(w observe.Waiting, g observe.Stage) {
+	t.rec.SetWaiting([...]tracker.WaitingOn{observe.WaitingClient: tracker.WaitingClient, observe.WaitingApp: tracker.WaitingApp, observe.WaitingEither: tracker.WaitingEither}[w])
+	t.rec.SetStage([...]tracker.Stage{observe.StageRequest: tracker.StageRequest, observe.StageResponse: tracker.StageResponse, observe.StageTunnel: tracker.StageTunnel}[g])
+}
+
+// Bytes is observe.Stream's.
+func (t *stream) Bytes(d observe.Direction, n int) { t.rec.AddBytes(party(d), n) }
+
+// Message is observe.Stream's.
+func (t *stream) Message(d observe.Direction) { t.rec.AddMessage(party(d)) }
+
+// Done is observe.Stream's.
+func (t *stream) Done(o observe.Outcome) {
+	s := t.sess
+	e := tracker.End{How: tracker.HowProtocol, By: party(o.By), CloseCode: o.CloseCode, Reason: o.Reason, At: s.w.loop.Now()}
+	switch o.Verdict {
+	case observe.Completed:
+		e.Fate = tracker.Completed
+	case observe.Aborted:
+		e.Fate = tracker.Aborted
+	case observe.Ended:
+		e.Fate, e.By, s.ended = tracker.Ended, tracker.ByLastcall, true
+		if e.Reason == "" {
+			e.Reason = "closing window"
+		}
+	case observe.Rejected:
+		e.Fate, e.By, s.rejected = tracker.Rejected, tracker.ByLastcall, true
+		if e.Reason == "" {
+			e.Reason = "late arrival"
+		}
+	}
+	t.rec.End(e)
+	s.w.giveStream(t)
+}
