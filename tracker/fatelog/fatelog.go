@@ -1,0 +1,130 @@
+// Package fatelog writes what became of each connection and stream: a JSON line each, the record's fields flat beside
+// level, logger ("fate") and msg; and at the end the report, to a file and to the termination message.
+//
+// The data path never waits for a log reader: lines go through a bounded queue to one writer, and what finds it full is
+// counted and told in the next line that gets through.
+package fatelog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+
+	"github.com/lastcall-proxy/lastcall/tracker"
+)
+
+// DefaultQueue is how many lines may wait for the writer.
+const DefaultQueue = 64 << 10
+
+// Config sets up a Log.
+type Config struct {
+	Out   zapcore.WriteSyncer
+	Queue int // default DefaultQueue
+}
+
+type line struct {
+	what tracker.What
+	rec  *tracker.Record
+}
+
+// Log is a fate log. OnEnd feeds it, Close ends it.
+type Log struct {
+	out     zapcore.WriteSyncer
+	lines   chan line
+	dropped atomic.Uint64
+	done    chan struct{}
+}
+
+// New starts a log's writer.
+func New(cfg Config) *Log {
+	if cfg.Queue <= 0 {
+		cfg.Queue = DefaultQueue
+	}
+	l := &Log{out: cfg.Out, lines: make(chan line, cfg.Queue), done: make(chan struct{})}
+	go l.write()
+	return l
+}
+
+// OnEnd takes a record (tracker.Config.OnEnd). It never blocks. Not to be called after Close.
+func (l *Log) OnEnd(what tracker.What, rec *tracker.Record) {
+	select {
+	case l.lines <- line{what, rec}:
+	default:
+		l.dropped.Add(1)
+	}
+}
+
+// Dropped is how many lines found the queue full.
+func (l *Log) Dropped() uint64 { return l.dropped.Load() }
+
+// Close writes what is queued, until ctx ends.
+func (l *Log) Close(ctx context.Context) error {
+	close(l.lines)
+	select {
+	case <-l.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("fatelog: %d lines unwritten: %w", len(l.lines), ctx.Err())
+	}
+}
+
+func (l *Log) write() {
+	defer close(l.done)
+	var buf []byte
+	var told uint64
+	for e := range l.lines {
+		buf = append(buf[:0], `{"level":"info","ts":"`...)
+		buf = time.Now().UTC().AppendFormat(buf, "2006-01-02T15:04:05.000000Z")
+		buf = append(buf, `","logger":"fate","msg":"`...)
+		buf = append(buf, e.what.String()...)
+		buf = append(buf, ` ended",`...)
+		if n := l.dropped.Load(); n != told {
+			buf = append(buf, `"dropped_before":`...)
+			buf = strconv.AppendUint(buf, n-told, 10)
+			buf = append(buf, ',')
+			told = n
+		}
+		start := len(buf)
+		buf = e.rec.AppendJSON(buf)
+		buf = append(buf[:start], buf[start+1:]...) // the record's own brace
+		buf = append(buf, '\n')
+		_, _ = l.out.Write(buf) // a log that can't be written has nowhere to say so; the ring and the books stay exact
+	}
+	_ = l.out.Sync()
+}
+
+// WriteReport puts the report into a file, whole or not at all.
+func WriteReport(path string, rep tracker.Report) (err error) {
+	b, err := json.MarshalIndent(rep, "", " ")
+	if err != nil {
+		return fmt.Errorf("fatelog: report: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".lastcall-report-*")
+	if err != nil {
+		return fmt.Errorf("fatelog: report: %w", err)
+	}
+	_, werr := f.Write(append(b, '\n'))
+	if err := errors.Join(werr, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("fatelog: report: %w", err), os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return errors.Join(fmt.Errorf("fatelog: report: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// WriteTermination puts the report's short form where the kubelet reads it. The file is a mount: it is written in place.
+func WriteTermination(path string, rep tracker.Report) error {
+	if err := os.WriteFile(path, rep.Short(tracker.MaxShort), 0o644); err != nil {
+		return fmt.Errorf("fatelog: termination message: %w", err)
+	}
+	return nil
+}
