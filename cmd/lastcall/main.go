@@ -20,6 +20,15 @@ const (
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
 
+// defaultTermination is Kubernetes' default path, where there is one.
+func defaultTermination() string {
+	const path = "/dev/termination-log"
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
 // failure is an error that is not the caller's.
 type failure struct{ error }
 
@@ -44,6 +53,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f.DurationVar(&s.closing, "closing-window", 5*time.Second, "the last part of the drain, in which long-lived streams are ended politely")
 	f.StringVar(&s.late, "late", "reject", "what late arrivals get: reject, serve or refuse")
 	f.IntVar(&s.maxConns, "max-connections", 0, "most connections at once; 0: from the descriptor limit")
+	f.StringVar(&s.fateLog, "fate-log", "-", "where fate lines go: a file, or - for beside the log on stderr")
+	f.StringVar(&s.reportFile, "report-file", "", "where the report goes at the end, as JSON")
+	f.StringVar(&s.termination, "termination-message", defaultTermination(), "where the report's short form goes (4096 bytes at most)")
 	root.AddCommand(serveCmd)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

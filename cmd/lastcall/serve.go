@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -15,39 +17,40 @@ import (
 	"github.com/lastcall-proxy/lastcall/proxy/config"
 	"github.com/lastcall-proxy/lastcall/proxy/drain"
 	"github.com/lastcall-proxy/lastcall/tracker"
+	"github.com/lastcall-proxy/lastcall/tracker/fatelog"
 )
 
-// fateQueue bounds the fate lines that wait for a slow log reader; beyond it they are counted, never waited for.
-const fateQueue = 64 << 10
+// flushTime bounds the wait for a slow log reader at the end: the kubelet's patience after the grace period is 2s.
+const flushTime = time.Second
+
+// fateOutput opens where fate lines go: "-" is beside the log.
+func fateOutput(path string, stderr io.Writer) (io.WriteCloser, error) {
+	if path == "-" {
+		return nopCloser{stderr}, nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("--fate-log: %w", err)
+	}
+	return f, nil
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
 
 // serve runs the sidecar until a drain that a signal began has ended.
 func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	enc := zapcore.NewJSONEncoder(zapcore.EncoderConfig{TimeKey: "ts", EncodeTime: zapcore.RFC3339NanoTimeEncoder, LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder, NameKey: "logger", MessageKey: "msg", EncodeDuration: zapcore.StringDurationEncoder})
 	log := zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(stderr)), zap.InfoLevel))
-	type line struct {
-		what tracker.What
-		rec  *tracker.Record
+	out, err := fateOutput(s.fateLog, stderr)
+	if err != nil {
+		return failure{err}
 	}
-	lines := make(chan line, fateQueue)
-	var dropped uint64
-	var mu sync.Mutex
+	defer func() { _ = out.Close() }()
+	fates := fatelog.New(fatelog.Config{Out: zapcore.AddSync(out)})
 	loops := proxy.Loops(0)
-	reg := tracker.New(tracker.Config{Shards: loops, OnEnd: func(w tracker.What, rec *tracker.Record) {
-		select {
-		case lines <- line{w, rec}:
-		default:
-			mu.Lock()
-			dropped++
-			mu.Unlock()
-		}
-	}})
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		fates := log.Named("fate")
-		for l := range lines {
-			fates.Info(l.what.String()+" ended", zap.Reflect("record", l.rec))
-		}
-	})
+	reg := tracker.New(tracker.Config{Shards: loops, OnEnd: fates.OnEnd})
 	srv, err := proxy.New(proxy.Config{Registry: reg, Loops: loops, Logger: log, Settings: &config.Config{
 		Inbound: s.listeners, MaxConnections: s.maxConns, Probes: config.DefaultProbes(), Scrapers: config.DefaultScrapers(),
 	}})
@@ -80,12 +83,23 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	cancel()
 	controller.Wait()
 	srv.Close()
-	close(lines)
-	writer.Wait()
+	flush, stop := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	defer stop()
+	if err := fates.Close(flush); err != nil {
+		log.Warn("fate log", zap.Error(err))
+	}
 	rep := reg.Report()
-	mu.Lock()
-	rep.FateLinesDropped = dropped
-	mu.Unlock()
+	rep.FateLinesDropped = fates.Dropped()
+	if s.reportFile != "" {
+		if err := fatelog.WriteReport(s.reportFile, rep); err != nil {
+			log.Warn("report file", zap.Error(err))
+		}
+	}
+	if s.termination != "" {
+		if err := fatelog.WriteTermination(s.termination, rep); err != nil {
+			log.Warn("termination message", zap.Error(err))
+		}
+	}
 	log.Info("report", zap.Reflect("report", rep))
 	return nil
 }

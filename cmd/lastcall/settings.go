@@ -14,6 +14,8 @@ type settings struct {
 	inbound                    []string
 	lameduck, timeout, closing time.Duration
 	late                       string
+	fateLog, reportFile        string
+	termination                string
 	maxConns                   int
 	listeners                  []config.Listener
 }
