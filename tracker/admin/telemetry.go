@@ -1,0 +1,126 @@
+// Package admin serves a registry over HTTP: telemetry, read-only and reachable from outside the pod, and the admin API,
+// which can end connections and start a drain and so listens on loopback unless a token guards it.
+//
+// Errors are {"error":{"code":"…","message":"…"}} with the fitting status.
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/lastcall-proxy/lastcall/tracker"
+)
+
+// Controller does what the API is asked for. Its errors wrap ErrNotFound or ErrConflict where they are the caller's.
+type Controller interface {
+	StartDrain(trigger string) error
+	CancelDrain() error
+	CloseConn(id uint64, polite bool) error
+	Drained() <-chan struct{}
+}
+
+// Config sets up both handlers.
+type Config struct {
+	Registry   *tracker.Registry
+	Controller Controller
+	Metrics    http.Handler          // GET /metrics
+	Ready      func() (bool, string) // the reason when not ready
+	Settings   func() any            // GET /v1/config; nil: not served
+	Token      string                // of the admin API; "": none is asked for
+	HookToken  string                // of the hooks; "": no hooks
+}
+
+// NewTelemetry makes the telemetry handler.
+func NewTelemetry(cfg Config) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if ok, why := cfg.Ready(); !ok {
+			text(w, http.StatusServiceUnavailable, why)
+			return
+		}
+		text(w, http.StatusOK, "ok")
+	})
+	mux.Handle("GET /metrics", cfg.Metrics)
+	mux.HandleFunc("GET /hooks/{token}/prestop", cfg.hook(func(w http.ResponseWriter, _ *http.Request) {
+		if err := cfg.Controller.StartDrain("prestop"); err != nil {
+			fail(w, http.StatusConflict, "conflict", err.Error())
+			return
+		}
+		text(w, http.StatusOK, "draining")
+	}))
+	mux.HandleFunc("GET /hooks/{token}/wait", cfg.hook(cfg.wait))
+	mux.HandleFunc("/", notFound)
+	return mux
+}
+
+// hook lets a call pass that knows the token; without one configured there are no hooks.
+func (cfg Config) hook(f http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if cfg.HookToken == "" || !same(r.PathValue("token"), cfg.HookToken) {
+			notFound(w, r)
+			return
+		}
+		f(w, r)
+	}
+}
+
+// maxWait bounds a wait hook that names no time of its own.
+const maxWait = 25 * time.Second
+
+// wait holds the app's SIGTERM back until the sidecar is drained, or for ?max.
+func (cfg Config) wait(w http.ResponseWriter, r *http.Request) {
+	limit := maxWait
+	if v := r.URL.Query().Get("max"); v != "" {
+		d, err := time.ParseDuration(v)
+		if err != nil || d <= 0 {
+			fail(w, http.StatusBadRequest, "bad_parameter", "max: want a positive duration such as 25s")
+			return
+		}
+		limit = d
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	select {
+	case <-cfg.Controller.Drained():
+		text(w, http.StatusOK, "drained")
+	case <-ctx.Done():
+		text(w, http.StatusOK, "not drained yet")
+	}
+}
+
+// same compares in constant time, whatever the lengths.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+func text(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body + "\n"))
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a client that left gets nothing
+}
+
+func fail(w http.ResponseWriter, status int, code, message string) {
+	reply(w, status, map[string]map[string]string{"error": {"code": code, "message": message}})
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	fail(w, http.StatusNotFound, "not_found", "no such resource: "+r.URL.Path)
+}
+
+// Server wraps a handler with the time limits that keep slow clients from holding it. Answers have no write limit:
+// /v1/events and profiles run as long as they are wanted.
+func Server(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10}
+}
