@@ -58,7 +58,7 @@ func (s *session) CloseAfter() {
 	case s.ended:
 		e.Fate, e.Reason = tracker.Ended, "closing window"
 	case s.rejected && s.conn.Late():
-		e.Fate, e.Reason = tracker.Rejected, "late arrival"
+		e.Fate, e.Stage, e.Reason = tracker.Rejected, tracker.StageRequest, "late arrival"
 		s.conn.Answer(tracker.AnswerRejected)
 	}
 	s.decide(e)
@@ -133,7 +133,7 @@ func (t *stream) Done(o observe.Outcome) {
 			e.Reason = "closing window"
 		}
 	case observe.Rejected:
-		e.Fate, e.By, s.rejected = tracker.Rejected, tracker.ByLastcall, true
+		e.Fate, e.By, e.Stage, s.rejected = tracker.Rejected, tracker.ByLastcall, tracker.StageRequest, true
 		if e.Reason == "" {
 			e.Reason = "late arrival"
 		}

@@ -53,10 +53,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f.DurationVar(&s.closing, "closing-window", 5*time.Second, "the last part of the drain, in which long-lived streams are ended politely")
 	f.StringVar(&s.late, "late", "reject", "what late arrivals get: reject, serve or refuse")
 	f.IntVar(&s.maxConns, "max-connections", 0, "most connections at once; 0: from the descriptor limit")
+	f.StringVar(&s.telemetry, "telemetry", ":4182", "where /livez, /readyz, /metrics and the hooks are served")
+	f.StringVar(&s.admin, "admin", "127.0.0.1:4183", "where the admin API is served; not on loopback it needs --admin-token-file")
+	f.StringVar(&s.adminTokenFile, "admin-token-file", "", "file with the bearer token of the admin API")
+	f.StringVar(&s.hookTokenFile, "hook-token-file", "", "file with the token in the hooks' paths; without it there are no hooks")
+	f.DurationVar(&s.finalScrape, "final-scrape", 0, "how long /metrics waits, after the last connection, for one more scrape")
 	f.StringVar(&s.fateLog, "fate-log", "-", "where fate lines go: a file, or - for beside the log on stderr")
 	f.StringVar(&s.reportFile, "report-file", "", "where the report goes at the end, as JSON")
 	f.StringVar(&s.termination, "termination-message", defaultTermination(), "where the report's short form goes (4096 bytes at most)")
-	root.AddCommand(serveCmd)
+	demoCmd := &cobra.Command{Use: "demo", Short: "App, sidecar and clients in one terminal; SIGTERM; the timeline, the fates", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		if err := demo(cmd.Context(), stdout); err != nil {
+			return failure{err}
+		}
+		return nil
+	}}
+	root.AddCommand(serveCmd, demoCmd)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

@@ -19,6 +19,8 @@ func TestBadUsage(t *testing.T) {
 		{"twice", []string{"run", "--inbound", ":1=127.0.0.1:2", "--inbound", ":1=127.0.0.1:3"}, "served twice"},
 		{"negative", []string{"run", "--inbound", ":1=127.0.0.1:2", "--lameduck", "-1s"}, "--lameduck"},
 		{"does not fit", []string{"run", "--inbound", ":1=127.0.0.1:2", "--closing-window", "40s"}, "--closing-window"},
+		{"admin in the open", []string{"run", "--inbound", ":1=127.0.0.1:2", "--admin", "0.0.0.0:4183"}, "--admin-token-file"},
+		{"no token file", []string{"run", "--inbound", ":1=127.0.0.1:2", "--admin-token-file", "none"}, "--admin-token-file"},
 		{"late", []string{"run", "--inbound", ":1=127.0.0.1:2", "--late", "maybe"}, "--late"},
 	}
 	for _, tt := range tests {

@@ -64,8 +64,13 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 		srv.Close()
 		return failure{err}
 	}
-	log.Info("serving", zap.Strings("listen", srv.Addrs()))
 	c := drain.New(drain.Config{Limits: drain.Limits{Lameduck: s.lameduck, Closing: s.timeout - s.closing, Deadline: s.timeout}, LateServe: s.late == "serve", LateRefuse: s.late == "refuse"}, reg, srv)
+	ui, err := openSurfaces(ctx, s, reg, controls{drain: c, proxy: srv}, log)
+	if err != nil {
+		srv.Close()
+		return failure{err}
+	}
+	log.Info("serving", zap.Strings("listen", srv.Addrs()))
 	ctx, cancel := context.WithCancel(ctx)
 	var controller sync.WaitGroup
 	controller.Go(func() { c.Run(ctx) })
@@ -83,6 +88,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	cancel()
 	controller.Wait()
 	srv.Close()
+	ui.finalScrape(s.finalScrape)
 	flush, stop := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer stop()
 	if err := fates.Close(flush); err != nil {
@@ -101,5 +107,6 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 		}
 	}
 	log.Info("report", zap.Reflect("report", rep))
+	ui.close()
 	return nil
 }

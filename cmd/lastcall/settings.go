@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -16,6 +18,11 @@ type settings struct {
 	late                       string
 	fateLog, reportFile        string
 	termination                string
+	telemetry, admin           string
+	adminTokenFile             string
+	hookTokenFile              string
+	adminToken, hookToken      string
+	finalScrape                time.Duration
 	maxConns                   int
 	listeners                  []config.Listener
 }
@@ -26,7 +33,7 @@ func (s *settings) validate(changed func(string) bool) error {
 	for _, d := range []struct {
 		flag string
 		v    time.Duration
-	}{{"lameduck", s.lameduck}, {"drain-timeout", s.timeout}, {"closing-window", s.closing}} {
+	}{{"lameduck", s.lameduck}, {"drain-timeout", s.timeout}, {"closing-window", s.closing}, {"final-scrape", s.finalScrape}} {
 		if d.v < 0 {
 			return fmt.Errorf("--%s %v: must not be negative", d.flag, d.v)
 		}
@@ -45,6 +52,9 @@ func (s *settings) validate(changed func(string) bool) error {
 	}
 	if s.maxConns < 0 {
 		return fmt.Errorf("--max-connections %d: must not be negative", s.maxConns)
+	}
+	if err := s.readTokens(); err != nil {
+		return err
 	}
 	if len(s.inbound) == 0 {
 		return fmt.Errorf("--inbound: at least one LISTEN=APP is needed")
@@ -68,6 +78,36 @@ func (s *settings) validate(changed func(string) bool) error {
 		}
 		seen[listen] = true
 		s.listeners = append(s.listeners, config.Listener{Name: listen, Listen: listen, App: app})
+	}
+	return nil
+}
+
+// readTokens reads the token files. An admin API that others can reach needs one.
+func (s *settings) readTokens() error {
+	for _, t := range []struct {
+		flag, file string
+		to         *string
+	}{{"admin-token-file", s.adminTokenFile, &s.adminToken}, {"hook-token-file", s.hookTokenFile, &s.hookToken}} {
+		if t.file == "" {
+			continue
+		}
+		b, err := os.ReadFile(t.file)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", t.flag, err)
+		}
+		if *t.to = strings.TrimSpace(string(b)); *t.to == "" {
+			return fmt.Errorf("--%s: %s is empty", t.flag, t.file)
+		}
+	}
+	host, _, err := net.SplitHostPort(s.admin)
+	if err != nil {
+		return fmt.Errorf("--admin %q: %w", s.admin, err)
+	}
+	if _, _, err := net.SplitHostPort(s.telemetry); err != nil {
+		return fmt.Errorf("--telemetry %q: %w", s.telemetry, err)
+	}
+	if ip, err := netip.ParseAddr(host); s.adminToken == "" && host != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--admin %q: not on loopback it needs --admin-token-file", s.admin)
 	}
 	return nil
 }

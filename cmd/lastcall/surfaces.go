@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/lastcall-proxy/lastcall/proxy"
+	"github.com/lastcall-proxy/lastcall/proxy/drain"
+	"github.com/lastcall-proxy/lastcall/tracker"
+	"github.com/lastcall-proxy/lastcall/tracker/admin"
+	"github.com/lastcall-proxy/lastcall/tracker/prom"
+)
+
+// controls are what the admin API may ask for.
+type controls struct {
+	drain *drain.Controller
+	proxy *proxy.Server
+}
+
+func (c controls) StartDrain(trigger string) error {
+	c.drain.Start(trigger)
+	return nil
+}
+
+func (c controls) CancelDrain() error {
+	if err := c.drain.Cancel(); err != nil {
+		return fmt.Errorf("%w: %w", admin.ErrConflict, err)
+	}
+	return nil
+}
+
+func (c controls) Drained() <-chan struct{} { return c.drain.Done() }
+
+func (c controls) CloseConn(id uint64, polite bool) error {
+	err := c.proxy.CloseConn(id, polite)
+	if errors.Is(err, proxy.ErrUnknownConnection) {
+		return fmt.Errorf("%w: %w", admin.ErrNotFound, err)
+	}
+	return err
+}
+
+// surfaces are the telemetry and admin servers. They stay up until the very end.
+type surfaces struct {
+	servers []*http.Server
+	wg      sync.WaitGroup
+	scraped chan struct{} // a token when /metrics was served
+}
+
+func openSurfaces(ctx context.Context, s settings, reg *tracker.Registry, c controls, log *zap.Logger) (*surfaces, error) {
+	ui := &surfaces{scraped: make(chan struct{}, 1)}
+	metrics := prometheus.NewRegistry()
+	info := prom.Config{Registry: reg, Version: "devel", GoVersion: runtime.Version()}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		info.Version = b.Main.Version
+	}
+	for _, col := range []prometheus.Collector{prom.New(info), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+		if err := metrics.Register(col); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	serveMetrics := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	cfg := admin.Config{
+		Registry: reg, Controller: c, Token: s.adminToken, HookToken: s.hookToken,
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			serveMetrics.ServeHTTP(w, r)
+			select {
+			case ui.scraped <- struct{}{}:
+			default:
+			}
+		}),
+		Ready: func() (bool, string) {
+			if p := reg.Phase(); p != tracker.Serving {
+				return false, "not ready: " + p.String()
+			}
+			return true, ""
+		},
+	}
+	for addr, h := range map[string]http.Handler{s.telemetry: admin.NewTelemetry(cfg), s.admin: admin.NewAdmin(cfg)} {
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		ln, err := lc.Listen(ctx, "tcp", addr)
+		if err != nil {
+			ui.close()
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+		srv := admin.Server(h)
+		srv.ErrorLog = zap.NewStdLog(log.Named("http"))
+		ui.servers = append(ui.servers, srv)
+		ui.wg.Go(func() { _ = srv.Serve(ln) })
+	}
+	return ui, nil
+}
+
+// finalScrape waits for one more scrape, so that the last numbers are seen.
+func (u *surfaces) finalScrape(limit time.Duration) {
+	if limit <= 0 {
+		return
+	}
+	select {
+	case <-u.scraped: // one from before the end
+	default:
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-u.scraped:
+	case <-t.C:
+	}
+}
+
+func (u *surfaces) close() {
+	for _, s := range u.servers {
+		_ = s.Close()
+	}
+	u.wg.Wait()
+}
