@@ -110,7 +110,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			put(c.d.tlsErrors, counter, float64(r.N), d, r.Reason)
 		}
 	}
-	c.ages(ch)
+	c.ages(ch, &n)
 	c.drain(put, &n)
 	for _, l := range n.LostTrack {
 		put(c.d.lostTrack, counter, float64(l.N), l.Kind.String(), l.Reason)
@@ -153,16 +153,16 @@ func (c *Collector) drain(put func(*prometheus.Desc, prometheus.ValueType, float
 }
 
 // ages exports what depends on the streams' ages now.
-func (c *Collector) ages(ch chan<- prometheus.Metric) {
+func (c *Collector) ages(ch chan<- prometheus.Metric, n *tracker.Counts) {
 	type key struct {
 		d tracker.Direction
 		k tracker.Kind
 	}
 	type acc struct {
-		buckets      []uint64
-		count        uint64
-		sum          float64
-		short, large int
+		buckets []uint64
+		count   uint64
+		sum     float64
+		long    int64
 	}
 	bounds := ageBounds()
 	all := make(map[key]*acc)
@@ -184,16 +184,18 @@ func (c *Collector) ages(ch chan<- prometheus.Metric) {
 		a.count++
 		a.sum += age.Seconds()
 		if longLived {
-			a.large++
-		} else {
-			a.short++
+			a.long++
 		}
 	})
 	for k, a := range all {
 		d, kind := k.d.String(), k.k.String()
 		ch <- prometheus.MustNewConstHistogram(c.d.age, a.count, a.sum, cumulate(bounds, a.buckets), d, kind)
-		ch <- prometheus.MustNewConstMetric(c.d.inFlight, prometheus.GaugeValue, float64(a.short), d, kind)
-		ch <- prometheus.MustNewConstMetric(c.d.longLived, prometheus.GaugeValue, float64(a.large), d, kind)
+		// The ages were read a moment after the counts. The counts rule, so that opened == in flight + long-lived + fates holds
+		// in every scrape.
+		open := n.Open[tracker.WhatStream][k.d][k.k]
+		long := min(a.long, open)
+		ch <- prometheus.MustNewConstMetric(c.d.inFlight, prometheus.GaugeValue, float64(open-long), d, kind)
+		ch <- prometheus.MustNewConstMetric(c.d.longLived, prometheus.GaugeValue, float64(long), d, kind)
 	}
 }
 
