@@ -67,8 +67,17 @@ func New(cfg Config) *Collector {
 	}}
 }
 
-// Describe is prometheus.Collector's.
-func (c *Collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+// Describe is prometheus.Collector's. It names every metric, those too that have not happened yet: a scrape's result must
+// not depend on what the registry saw at registration.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	d := &c.d
+	for _, desc := range []*prometheus.Desc{
+		d.connOpen, d.connOpened, d.connFates, d.inFlight, d.longLived, d.streamOpened, d.streamFates, d.duration, d.age, d.bytes,
+		d.phase, d.started, d.deadline, d.survivors, d.late, d.lastArrival, d.farewells, d.lostTrack, d.dialErrors, d.tlsErrors, d.pod, d.build, d.kindChanges,
+	} {
+		ch <- desc
+	}
+}
 
 // Collect is prometheus.Collector's.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
