@@ -62,11 +62,11 @@ func (l *Loop) Attach(fd int32, o Owner) (*Link, error) {
 	k.timer.idx = -1
 	k.timer.fn = k.timeout
 	l.prepare(fd)
-	if err := l.add(fd, k, 0, unix.EPOLLIN); err != nil {
+	if err := l.add(fd, k, 0, readable); err != nil {
 		_ = unix.Close(int(fd))
 		return nil, err
 	}
-	k.sides[0].polled, k.sides[0].events = true, unix.EPOLLIN
+	k.sides[0].polled, k.sides[0].events = true, readable
 	l.links.Add(1)
 	return k, nil
 }
@@ -78,6 +78,9 @@ func (l *Loop) prepare(fd int32) {
 		l.cfg.Prepare(int(fd))
 	}
 }
+
+// readable is the interest in what a side sends. EPOLLRDHUP tells of a FIN behind the bytes.
+const readable = unix.EPOLLIN | unix.EPOLLRDHUP
 
 // event handles readiness of one side.
 func (k *Link) event(slot int, events uint32) {
@@ -96,6 +99,9 @@ func (k *Link) event(slot int, events uint32) {
 		return
 	}
 	if s.events&unix.EPOLLIN != 0 {
+		if events&^(unix.EPOLLIN|unix.EPOLLOUT) != 0 {
+			k.loop.more = true // a FIN or an error waits behind the bytes
+		}
 		k.read(slot)
 		return
 	}
@@ -118,6 +124,9 @@ func (k *Link) event(slot int, events uint32) {
 func (k *Link) read(slot int) {
 	s := &k.sides[slot]
 	n, e := rawRead(s.fd, k.loop.buf)
+	if n == len(k.loop.buf) || e == unix.EINTR {
+		k.loop.more = true
+	}
 	switch {
 	case n > 0:
 		if s.discard {
@@ -306,7 +315,7 @@ func (k *Link) update(slot int) {
 	var want uint32
 	// A reader is paused while the other side has bytes waiting: backpressure.
 	if !s.eof && (s.discard || k.sides[slot^1].out == nil) {
-		want |= unix.EPOLLIN
+		want |= readable
 	}
 	if s.out != nil {
 		want |= unix.EPOLLOUT

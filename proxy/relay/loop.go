@@ -71,6 +71,7 @@ type Loop struct {
 	armed  int64 // the deadline set on file, 0 if none
 	now    int64
 	stop   bool
+	more   bool // something ready was left behind: poll again before parking
 
 	links atomic.Int64
 
@@ -132,23 +133,36 @@ func (l *Loop) Close() {
 }
 
 // Run serves the loop until Close. It must have its own goroutine.
+//
+// The whole life of the loop is one Read of the epoll descriptor: serve polls, handles the batch and parks without polling
+// again. No wake-up is lost by that: the runtime consumes the readiness of before when it calls serve, so an edge that comes
+// meanwhile makes the next park return at once. But a descriptor that is left readable gives no new edge, so whatever
+// leaves something behind must set more (a full batch, a full read buffer, a FIN or error behind the bytes read, a full
+// accept batch). Polling until empty instead costs 6 to 12 % more per request.
 func (l *Loop) Run() {
 	defer close(l.done)
 	defer func() {
 		_ = l.file.Close()
 		_ = unix.Close(int(l.wakefd))
 	}()
-	n := 0
-	poll := func(uintptr) bool {
-		n = rawEpollWait(l.epfd, l.events[:])
-		return n > 0
-	}
 	for !l.stop {
-		n = 0
-		if err := l.rc.Read(poll); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := l.rc.Read(l.serve); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
+		// The deadline has passed, or the loop is to stop. The descriptor can't be read again before it has a new one.
 		l.now = l.cfg.Now()
+		l.runTimers()
+		l.armed = -1
+		l.arm()
+	}
+}
+
+// serve handles what is ready and says whether the loop is over.
+func (l *Loop) serve(uintptr) bool {
+	for {
+		n := rawEpollWait(l.epfd, l.events[:])
+		l.now = l.cfg.Now()
+		l.more = n == len(l.events)
 		for i := range n {
 			ev := &l.events[i]
 			if int(ev.Fd) >= len(l.table) {
@@ -158,10 +172,18 @@ func (l *Loop) Run() {
 				e.h.event(e.slot, ev.Events)
 			}
 		}
-		for t := l.timers.due(l.now); t != nil; t = l.timers.due(l.now) {
-			t.fn()
+		l.runTimers()
+		if l.stop || !l.more {
+			break
 		}
-		l.arm()
+	}
+	l.arm()
+	return l.stop
+}
+
+func (l *Loop) runTimers() {
+	for t := l.timers.due(l.now); t != nil; t = l.timers.due(l.now) {
+		t.fn()
 	}
 }
 
