@@ -38,6 +38,9 @@ func (s *Server) Serve() {
 }
 
 func (s *Server) forEach(ids []uint64, f func(*session)) {
+	if len(ids) == 0 {
+		return
+	}
 	s.each(func(w *worker) {
 		for _, id := range ids {
 			if k := w.sessions[id]; k != nil {

@@ -7,74 +7,99 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
+	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lastcall-proxy/lastcall/proxy/config"
 )
 
 // Exit statuses.
 const (
-	exitFailure = 1 // could not start
+	exitFailure = 1 // could not start, or the sidecar could not be reached
 	exitUsage   = 2 // bad flags or values; nothing has listened
+	exitStrict  = 3 // with --strict-exit: the drain cut, aborted or lost something
 )
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// defaultTermination is Kubernetes' default path, where there is one.
-func defaultTermination() string {
-	const path = "/dev/termination-log"
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
+// failure is an error that is not the caller's, with its exit status.
+type failure struct {
+	error
+	status int
 }
 
-// failure is an error that is not the caller's.
-type failure struct{ error }
-
 func (f failure) Unwrap() error { return f.error }
+
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure{err, exitFailure}
+}
+
+var errStrict = errors.New("the drain cut, aborted or lost something (--strict-exit)")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{Use: "lastcall", Short: "A sidecar that knows every connection and says how each one ended", SilenceUsage: true, SilenceErrors: true}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	var s settings
-	serveCmd := &cobra.Command{Use: "run", Short: "Relay, drain on SIGTERM, tell every fate", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		if err := s.validate(cmd.Flags().Changed); err != nil {
-			return err
-		}
-		return serve(cmd.Context(), s, stderr)
-	}}
-	f := serveCmd.Flags()
-	f.StringArrayVar(&s.inbound, "inbound", nil, "LISTEN=APP: what to serve, and the app behind it (host:port or unix:PATH)")
-	f.DurationVar(&s.lameduck, "lameduck", 5*time.Second, "how long after SIGTERM everything new is still served")
-	f.DurationVar(&s.timeout, "drain-timeout", 30*time.Second, "what is open this long after SIGTERM is cut")
-	f.DurationVar(&s.closing, "closing-window", 5*time.Second, "the last part of the drain, in which long-lived streams are ended politely")
-	f.StringVar(&s.late, "late", "reject", "what late arrivals get: reject, serve or refuse")
-	f.IntVar(&s.maxConns, "max-connections", 0, "most connections at once; 0: from the descriptor limit")
-	f.StringVar(&s.telemetry, "telemetry", ":4182", "where /livez, /readyz, /metrics and the hooks are served")
-	f.StringVar(&s.admin, "admin", "127.0.0.1:4183", "where the admin API is served; not on loopback it needs --admin-token-file")
-	f.StringVar(&s.adminTokenFile, "admin-token-file", "", "file with the bearer token of the admin API")
-	f.StringVar(&s.hookTokenFile, "hook-token-file", "", "file with the token in the hooks' paths; without it there are no hooks")
-	f.DurationVar(&s.finalScrape, "final-scrape", 0, "how long /metrics waits, after the last connection, for one more scrape")
-	f.StringVar(&s.fateLog, "fate-log", "-", "where fate lines go: a file, or - for beside the log on stderr")
-	f.StringVar(&s.reportFile, "report-file", "", "where the report goes at the end, as JSON")
-	f.StringVar(&s.termination, "termination-message", defaultTermination(), "where the report's short form goes (4096 bytes at most)")
-	demoCmd := &cobra.Command{Use: "demo", Short: "App, sidecar and clients in one terminal; SIGTERM; the timeline, the fates", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		if err := demo(cmd.Context(), stdout); err != nil {
-			return failure{err}
-		}
-		return nil
-	}}
-	root.AddCommand(serveCmd, demoCmd)
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(runCommand(stderr), connsCommand(stdout), drainCommand(stdout), demoCommand(stdout), versionCommand(stdout))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
 	_, _ = fmt.Fprintf(stderr, "lastcall: %v\n", err)
-	if _, ok := errors.AsType[failure](err); ok {
-		return exitFailure
+	if f, ok := errors.AsType[failure](err); ok {
+		return f.status
 	}
 	return exitUsage
+}
+
+func runCommand(stderr io.Writer) *cobra.Command {
+	cmd := &cobra.Command{Use: "run", Short: "Relay, drain on SIGTERM, tell every fate", Args: cobra.NoArgs}
+	loader := config.Bind(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loader.Load(os.Getenv)
+		if err != nil {
+			return err
+		}
+		return serve(cmd.Context(), cfg, stderr)
+	}
+	return cmd
+}
+
+func demoCommand(stdout io.Writer) *cobra.Command {
+	return &cobra.Command{Use: "demo", Short: "App, sidecar and clients in one terminal; SIGTERM; the timeline, the fates", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return failed(demo(cmd.Context(), stdout))
+	}}
+}
+
+// build tells what this binary was built from.
+func build() (version, revision string) {
+	version, revision = "devel", "unknown"
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version, revision
+	}
+	if b.Main.Version != "" && b.Main.Version != "(devel)" {
+		version = b.Main.Version
+	}
+	for _, s := range b.Settings {
+		if s.Key == "vcs.revision" {
+			revision = s.Value
+		}
+	}
+	return version, revision
+}
+
+func versionCommand(stdout io.Writer) *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print version, revision and Go version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		version, revision := build()
+		_, err := fmt.Fprintf(stdout, "lastcall %s (revision %s, %s)\n", version, revision, runtime.Version())
+		return failed(err)
+	}}
 }

@@ -16,7 +16,7 @@ func TestBadUsage(t *testing.T) {
 		{"no inbound", []string{"run"}, "--inbound"},
 		{"no app", []string{"run", "--inbound", ":1"}, "want LISTEN=APP"},
 		{"bad listen", []string{"run", "--inbound", "1=127.0.0.1:2"}, "listen address"},
-		{"twice", []string{"run", "--inbound", ":1=127.0.0.1:2", "--inbound", ":1=127.0.0.1:3"}, "served twice"},
+		{"twice", []string{"run", "--inbound", ":1=127.0.0.1:2", "--inbound", ":1=127.0.0.1:3"}, "is taken"},
 		{"negative", []string{"run", "--inbound", ":1=127.0.0.1:2", "--lameduck", "-1s"}, "--lameduck"},
 		{"does not fit", []string{"run", "--inbound", ":1=127.0.0.1:2", "--closing-window", "40s"}, "--closing-window"},
 		{"admin in the open", []string{"run", "--inbound", ":1=127.0.0.1:2", "--admin", "0.0.0.0:4183"}, "--admin-token-file"},

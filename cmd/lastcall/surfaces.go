@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lastcall-proxy/lastcall/proxy"
+	"github.com/lastcall-proxy/lastcall/proxy/config"
 	"github.com/lastcall-proxy/lastcall/proxy/drain"
 	"github.com/lastcall-proxy/lastcall/tracker"
 	"github.com/lastcall-proxy/lastcall/tracker/admin"
@@ -58,21 +58,23 @@ type surfaces struct {
 	scraped chan struct{} // a token when /metrics was served
 }
 
-func openSurfaces(ctx context.Context, s settings, reg *tracker.Registry, c controls, log *zap.Logger) (*surfaces, error) {
+func openSurfaces(ctx context.Context, s *config.Config, reg *tracker.Registry, c controls, dropped func() uint64, log *zap.Logger) (*surfaces, error) {
 	ui := &surfaces{scraped: make(chan struct{}, 1)}
 	metrics := prometheus.NewRegistry()
-	info := prom.Config{Registry: reg, Version: "devel", GoVersion: runtime.Version()}
-	if b, ok := debug.ReadBuildInfo(); ok {
-		info.Version = b.Main.Version
+	info := prom.Config{Registry: reg, Pod: s.Pod, Namespace: s.Namespace, Node: s.Node, GoVersion: runtime.Version()}
+	info.Version, info.Revision = build()
+	if s.TransparentOutbound != "" {
+		info.Directions = tracker.AllDirections()
 	}
-	for _, col := range []prometheus.Collector{prom.New(info), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+	lost := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "lastcall_fate_lines_dropped_total", Help: "Fate lines that found the queue to the log full."}, func() float64 { return float64(dropped()) })
+	for _, col := range []prometheus.Collector{prom.New(info), lost, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := metrics.Register(col); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
 	}
 	serveMetrics := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	cfg := admin.Config{
-		Registry: reg, Controller: c, Token: s.adminToken, HookToken: s.hookToken,
+		Registry: reg, Controller: c, Token: s.AdminToken, HookToken: s.HookToken,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			serveMetrics.ServeHTTP(w, r)
 			select {
@@ -87,7 +89,7 @@ func openSurfaces(ctx context.Context, s settings, reg *tracker.Registry, c cont
 			return true, ""
 		},
 	}
-	for addr, h := range map[string]http.Handler{s.telemetry: admin.NewTelemetry(cfg), s.admin: admin.NewAdmin(cfg)} {
+	for addr, h := range map[string]http.Handler{s.Telemetry: admin.NewTelemetry(cfg), s.Admin: admin.NewAdmin(cfg)} {
 		var lc net.ListenConfig
 		lc.SetMultipathTCP(false)
 		ln, err := lc.Listen(ctx, "tcp", addr)

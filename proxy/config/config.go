@@ -1,27 +1,69 @@
-// Package config is the sidecar's configuration as one neutral value: flags, environment and file, or an xDS server,
-// produce it; the proxy consumes it.
+// Package config is the sidecar's configuration as one neutral value: flags, environment and file (see Loader), or an xDS
+// server, produce it; the proxy consumes it.
 package config
 
-import "time"
+import (
+	"time"
+)
 
-// Config is a whole configuration.
+// Config is a whole configuration, valid once Loader has returned it.
 type Config struct {
-	Inbound        []Listener
-	Probes         []string      // user agents' prefixes of kubelet probes
-	Scrapers       []string      // user agents' prefixes of Prometheus scrapes
-	MaxConnections int           // 0: from the process's descriptor limit
-	DialTimeout    time.Duration // 0: 10s
+	Inbound             []Listener
+	TransparentInbound  string // where redirected inbound connections arrive; "": not served
+	TransparentOutbound string
+
+	Telemetry      string
+	Admin          string
+	AdminToken     string // contents of the token files
+	HookToken      string
+	adminTokenFile string
+	hookTokenFile  string
+
+	Lameduck      time.Duration
+	DrainTimeout  time.Duration
+	ClosingWindow time.Duration
+	GracePeriod   time.Duration // the pod's; 0: unknown
+	FinalScrape   time.Duration
+	Late          string // reject, serve, refuse
+	LongLived     string // wait, spread
+	StrictExit    bool
+
+	LongLivedAfter time.Duration
+	MaxConnections int // 0: from the process's descriptor limit
+	Loops          int // 0: one per processor, four at most
+	DialTimeout    time.Duration
+	IdleTimeout    time.Duration // 0: off
+	KeepAlive      time.Duration // 0: the kernel's
+	UserTimeout    time.Duration // TCP_USER_TIMEOUT; 0: off, since it also ends clients that merely don't read
+
+	ReportFile         string
+	TerminationMessage string
+	FateLog            string // a file, or - for stderr
+	FateLogRequests    int    // ordinary requests' lines per second; -1: all, 0: none
+	LogLevel           string
+	LogFormat          string // json, console
+	DropPaths          bool
+
+	Probes   []string // user agents' prefixes of kubelet probes
+	Scrapers []string // user agents' prefixes of Prometheus scrapes
+
+	Pod, Namespace, Node string
+
+	// Notes are what the log should say of the values chosen, such as times that shrank to fit.
+	Notes []string
 }
 
 // Listener is one address that is served for an app.
 type Listener struct {
-	Name   string // the `listener` label in records; default: the address
-	Listen string // host:port or :port
-	App    string // host:port or unix:PATH
+	Name              string `yaml:"name"`                // the `listener` label in records; default: the address
+	Listen            string `yaml:"listen"`              // host:port or :port
+	App               string `yaml:"app"`                 // host:port or unix:PATH
+	ProxyProtocol     string `yaml:"proxy_protocol"`      // "", accept, require
+	SendProxyProtocol string `yaml:"send_proxy_protocol"` // "", v1, v2
 }
 
-// DefaultProbes and DefaultScrapers are the user agents of the cluster's own traffic.
+// DefaultProbes are the user agents of kubelet probes.
 func DefaultProbes() []string { return []string{"kube-probe/"} }
 
-// DefaultScrapers is the user agent of Prometheus.
+// DefaultScrapers are the user agents of Prometheus.
 func DefaultScrapers() []string { return []string{"Prometheus/"} }

@@ -14,8 +14,8 @@ import (
 type Actor interface {
 	Farewell()             // every connection is told, at its next boundary
 	Reject(refuse bool)    // late arrivals are refused; with refuse the listeners close
-	CloseIdle(id []uint64) // those of them that have nothing in flight leave
-	End(id []uint64)       // polite ends
+	CloseIdle(id []uint64) // those of them that have nothing in flight leave; there may be none
+	End(id []uint64)       // polite ends; there may be none
 	Cut()                  // all that is left
 	Serve()                // the drain was cancelled
 }
@@ -23,8 +23,10 @@ type Actor interface {
 // Config sets up a Controller.
 type Config struct {
 	Limits
-	LateServe  bool // late arrivals are served
-	LateRefuse bool // the listeners close when draining starts
+	LateServe  bool                    // late arrivals are served
+	LateRefuse bool                    // the listeners close when draining starts
+	Spread     bool                    // long-lived streams are ended from the start of draining on, not in the closing window only
+	Progress   func(tracker.DrainView) // called every ProgressEvery of a drain; may be nil
 	Rand       *rand.Rand
 }
 
@@ -40,6 +42,9 @@ const doubled = time.Second
 
 // tick is how often the registry is looked at for connections that have become idle.
 const tick = 100 * time.Millisecond
+
+// ProgressEvery is how often a drain says how far it is.
+const ProgressEvery = 5 * time.Second
 
 // idleWindow is the time over which idle connections leave.
 const idleWindow = time.Second
@@ -59,8 +64,10 @@ type Controller struct {
 	done    chan struct{}
 
 	// Owned by Run.
-	phase   tracker.Phase
-	planned map[uint64]time.Time // when each connection is asked to leave in this phase
+	phase tracker.Phase
+	idle  map[uint64]time.Time // when each idle connection is asked to leave
+	ends  map[uint64]time.Time // when each connection is ended politely; zero: it was
+	said  time.Time            // last progress
 }
 
 // New makes a controller; Run serves it.
@@ -156,7 +163,7 @@ func (c *Controller) step(now time.Time) {
 	c.mu.Unlock()
 	if since.IsZero() {
 		if c.phase != tracker.Serving {
-			c.phase, c.planned = tracker.Serving, nil
+			c.phase, c.idle, c.ends = tracker.Serving, nil, nil
 			c.reg.CancelDrain()
 			c.actor.Serve()
 			c.mu.Lock()
@@ -180,12 +187,23 @@ func (c *Controller) step(now time.Time) {
 	if c.phase != tracker.Done && c.phase < want {
 		c.enter(want)
 	}
+	if c.cfg.Progress != nil && c.phase != tracker.Done && now.Sub(c.said) >= ProgressEvery {
+		c.said = now
+		c.cfg.Progress(c.reg.Drain())
+	}
+	// Polite ends take four fifths of their time: a Close still needs its way to the peer and back.
+	window := max(0, c.cfg.Deadline-(c.cfg.Deadline-c.cfg.Closing)/5-elapsed)
 	switch c.phase {
 	case tracker.Draining:
-		c.leave(now, false, idleWindow, c.actor.CloseIdle)
+		c.plan(c.idle, now, idleWindow, func(idle, _ bool) bool { return idle })
+		c.actor.CloseIdle(c.due(c.idle, now, false))
+		if c.cfg.Spread {
+			c.plan(c.ends, now, window, func(_, longLived bool) bool { return longLived })
+			c.actor.End(c.due(c.ends, now, true))
+		}
 	case tracker.Closing:
-		// Four fifths of the window: a Close still needs its way to the peer and back.
-		c.leave(now, true, (c.cfg.Deadline-c.cfg.Closing)*4/5-(elapsed-c.cfg.Closing), c.actor.End)
+		c.plan(c.ends, now, window, func(_, _ bool) bool { return true })
+		c.actor.End(c.due(c.ends, now, true))
 	case tracker.Cutting:
 		if left.Connections == 0 || elapsed >= c.cfg.Deadline+time.Second {
 			c.enter(tracker.Done)
@@ -198,7 +216,13 @@ func (c *Controller) enter(p tracker.Phase) {
 	if c.phase == tracker.Lameduck && !c.cfg.LateServe {
 		c.actor.Reject(c.cfg.LateRefuse)
 	}
-	c.phase, c.planned = p, make(map[uint64]time.Time)
+	if c.ends == nil {
+		c.idle, c.ends = make(map[uint64]time.Time), make(map[uint64]time.Time)
+	}
+	if p == tracker.Closing {
+		clear(c.ends) // what did not find a boundary yet is asked again
+	}
+	c.phase = p
 	c.reg.SetPhase(p)
 	switch p {
 	case tracker.Cutting:
@@ -212,35 +236,39 @@ func (c *Controller) enter(p tracker.Phase) {
 	}
 }
 
-// leave plans a departure for each open connection that has none, and asks those to leave whose time has come. Connections
-// with long-lived streams come first when all must go.
-func (c *Controller) leave(now time.Time, all bool, window time.Duration, ask func([]uint64)) {
-	var fresh, later []uint64
+// plan gives each open connection that pick names, and that has none yet, its time within the window. Connections with
+// long-lived streams come first.
+func (c *Controller) plan(times map[uint64]time.Time, now time.Time, window time.Duration, pick func(idle, longLived bool) bool) {
+	var first, later []uint64
 	c.reg.Connections(func(id uint64, idle, longLived bool) {
-		switch _, known := c.planned[id]; {
-		case known || (!all && !idle):
+		switch _, known := times[id]; {
+		case known || !pick(idle, longLived):
 		case longLived:
-			fresh = append(fresh, id)
+			first = append(first, id)
 		default:
 			later = append(later, id)
 		}
 	})
-	fresh = append(fresh, later...)
-	for i, d := range pace(len(fresh), max(window, 0), c.cfg.Rand) {
-		c.planned[fresh[i]] = now.Add(d)
+	first = append(first, later...)
+	for i, d := range pace(len(first), window, c.cfg.Rand) {
+		times[first[i]] = now.Add(d)
 	}
+}
+
+// due takes those whose time has come. With once they are never due again: their protocol may need time to find a
+// boundary. Without it they may be planned again: an idle connection may not be idle any more, and become so again.
+func (c *Controller) due(times map[uint64]time.Time, now time.Time, once bool) []uint64 {
 	var due []uint64
-	for id, at := range c.planned {
-		if !at.IsZero() && !at.After(now) {
-			due = append(due, id)
-			if all {
-				c.planned[id] = time.Time{} // asked once; its protocol may need time to find a boundary
-			} else {
-				delete(c.planned, id) // it may not be idle any more, and become so again
-			}
+	for id, at := range times {
+		if at.IsZero() || at.After(now) {
+			continue
+		}
+		due = append(due, id)
+		if once {
+			times[id] = time.Time{}
+		} else {
+			delete(times, id)
 		}
 	}
-	if len(due) > 0 {
-		ask(due)
-	}
+	return due
 }
