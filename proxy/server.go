@@ -1,10 +1,8 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -15,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lastcall-proxy/lastcall/proxy/config"
-	"github.com/lastcall-proxy/lastcall/proxy/intercept"
 	"github.com/lastcall-proxy/lastcall/proxy/relay"
 	"github.com/lastcall-proxy/lastcall/tracker"
 )
@@ -71,7 +68,7 @@ func New(cfg Config) (*Server, error) {
 		s.limit = descriptorLimit()
 	}
 	for i := range cfg.Loops {
-		loop, err := relay.NewLoop(relay.Config{DialTimeout: cfg.Settings.DialTimeout, Now: cfg.Registry.Now})
+		loop, err := relay.NewLoop(relay.Config{DialTimeout: cfg.Settings.DialTimeout, Now: cfg.Registry.Now, Prepare: prepare(cfg.Settings)})
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("proxy: loop %d: %w", i, err)
@@ -79,6 +76,9 @@ func New(cfg Config) (*Server, error) {
 		w := &worker{srv: s, loop: loop, shard: cfg.Registry.Shard(i), sessions: make(map[uint64]*session)}
 		s.workers = append(s.workers, w)
 		s.wg.Go(loop.Run)
+		if idle := cfg.Settings.IdleTimeout; idle > 0 {
+			loop.Do(func() { w.sweep(idle) })
+		}
 	}
 	return s, nil
 }
@@ -92,78 +92,6 @@ func descriptorLimit() int64 {
 		return 1 << 20
 	}
 	return max(16, (int64(min(lim.Cur, 1<<31))-reservedDescriptors)/2)
-}
-
-// Listen opens every listener, or none.
-func (s *Server) Listen(ctx context.Context) error {
-	type opened struct {
-		fd    int
-		local string
-		app   relay.Target
-		name  string
-	}
-	var all []opened
-	undo := func(err error) error {
-		for _, o := range all {
-			_ = unix.Close(o.fd)
-		}
-		return err
-	}
-	for _, in := range s.cfg.Settings.Inbound {
-		app, err := resolve(ctx, in.App)
-		if err != nil {
-			return undo(err)
-		}
-		fd, local, err := intercept.Listen(ctx, in.Listen)
-		if err != nil {
-			return undo(fmt.Errorf("proxy: inbound %s: %w", in.Listen, err))
-		}
-		name := in.Name
-		if name == "" {
-			name = in.Listen
-		}
-		all = append(all, opened{fd: fd, local: local, app: app, name: name})
-	}
-	for _, o := range all {
-		s.addrs = append(s.addrs, o.local)
-		facts := tracker.ConnFacts{Direction: tracker.Inbound, Listener: o.name, App: targetString(o.app)}
-		done := make(chan struct{})
-		s.workers[0].loop.Do(func() {
-			ln := s.workers[0].loop.Listen(o.fd, func(fd int32, peer netip.AddrPort) { s.accepted(fd, peer, facts, o.app) }, s.full)
-			s.listeners = append(s.listeners, ln)
-			close(done)
-		})
-		<-done
-	}
-	return nil
-}
-
-// Addrs are the listeners' addresses, in the order of the configuration.
-func (s *Server) Addrs() []string { return s.addrs }
-
-// accepted runs on the first loop and gives the connection to the loop that has the fewest.
-func (s *Server) accepted(fd int32, peer netip.AddrPort, f tracker.ConnFacts, app relay.Target) {
-	f.Client = peer.String()
-	first := s.workers[0]
-	if s.conns.Add(1) > s.limit {
-		s.conns.Add(-1)
-		f.OpenedAt = first.loop.Now()
-		c := first.shard.OpenConn(f)
-		_ = unix.Close(int(fd))
-		c.End(tracker.End{Fate: tracker.Rejected, By: tracker.ByLastcall, How: tracker.HowFIN, Reason: "over the connection limit", At: f.OpenedAt})
-		return
-	}
-	least := first
-	for _, w := range s.workers[1:] {
-		if w.loop.Links() < least.loop.Links() {
-			least = w
-		}
-	}
-	if least == first {
-		first.open(fd, f, app)
-		return
-	}
-	least.loop.Do(func() { least.open(fd, f, app) })
 }
 
 func (s *Server) full(err syscall.Errno) {

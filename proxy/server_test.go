@@ -29,7 +29,7 @@ type world struct {
 	app  net.Listener
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*config.Config)) *world {
 	t.Helper()
 	app, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,10 +37,14 @@ func newWorld(t *testing.T) *world {
 	}
 	const loops = 2
 	reg := trackertest.New(t, tracker.Config{Shards: loops})
-	srv, err := proxy.New(proxy.Config{Registry: reg, Loops: loops, Logger: zap.NewNop(), Settings: &config.Config{
+	set := &config.Config{
 		Inbound: []config.Listener{{Name: "web", Listen: "127.0.0.1:0", App: app.Addr().String()}},
 		Probes:  config.DefaultProbes(), Scrapers: config.DefaultScrapers(),
-	}})
+	}
+	for _, f := range change {
+		f(set)
+	}
+	srv, err := proxy.New(proxy.Config{Registry: reg, Loops: loops, Logger: zap.NewNop(), Settings: set})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,9 @@ type session struct {
 	obs  observe.Observer // nil until the first byte
 	app  relay.Target
 
+	preface *preface // nil once it is over
+
+	active    int64 // when bytes last came from either side
 	protocol  observe.Kind
 	dialled   bool
 	reached   bool
@@ -82,7 +85,11 @@ func (s *session) DialFailed(err syscall.Errno, timeout bool) {
 
 // Data is relay.Owner's.
 func (s *session) Data(dir observe.Direction, p []byte) []observe.Edit {
-	s.conn.AddBytes(party(dir), len(p), s.w.loop.Now())
+	s.active = s.w.loop.Now()
+	s.conn.AddBytes(party(dir), len(p), s.active)
+	if s.preface != nil && dir == observe.FromClient {
+		return s.prefaced(p)
+	}
 	if s.obs == nil {
 		s.begin(dir, p[0])
 	}
@@ -144,8 +151,11 @@ func (s *session) EOF(dir observe.Direction) []observe.Edit {
 	}
 	s.conn.HalfClosed(party(dir), s.w.loop.Now())
 	var edits []observe.Edit
+	if s.preface != nil && dir == observe.FromClient {
+		edits = s.prefaceEOF()
+	}
 	if s.obs != nil {
-		edits = s.obs.EOF(dir)
+		edits = append(edits, s.obs.EOF(dir)...)
 	}
 	if !s.dialled && dir == observe.FromClient { // a late connection that left by itself: there is no app to wait for
 		s.link.FinishNext()

@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"net/netip"
+	"time"
+
 	"github.com/lastcall-proxy/lastcall/proxy/relay"
 	"github.com/lastcall-proxy/lastcall/tracker"
 )
@@ -39,9 +42,9 @@ func (w *worker) giveStream(t *stream) {
 }
 
 // open takes over an accepted client socket.
-func (w *worker) open(fd int32, f tracker.ConnFacts, app relay.Target) {
+func (w *worker) open(fd int32, peer netip.AddrPort, l *listener, f tracker.ConnFacts, app relay.Target) {
 	f.OpenedAt = w.loop.Now()
-	s := &session{w: w, app: app}
+	s := &session{w: w, app: app, active: f.OpenedAt}
 	s.conn = w.shard.OpenConn(f)
 	link, err := w.loop.Attach(fd, s)
 	if err != nil {
@@ -51,9 +54,26 @@ func (w *worker) open(fd int32, f tracker.ConnFacts, app relay.Target) {
 	}
 	s.link = link
 	w.sessions[s.conn.ID()] = s
+	if l.proxyIn || l.proxyOut != 0 {
+		s.preface = newPreface(l, fd, peer)
+		if !l.proxyIn {
+			s.link.Apply(s.preface.toApp())
+			s.preface = nil
+		}
+	}
 	if w.rejecting {
 		s.rejecting = true // an app is dialled only for a probe
 		return
 	}
 	s.dial()
+}
+
+// sweep closes connections that were silent both ways for as long as the idle timeout, a quarter of it late at most.
+func (w *worker) sweep(idle time.Duration) {
+	for _, k := range w.sessions {
+		if w.loop.Now()-k.active >= int64(idle) {
+			k.kill(tracker.End{Fate: tracker.TimedOut, By: tracker.ByLastcall, How: tracker.HowTimeout, Reason: "idle timeout"})
+		}
+	}
+	w.loop.After(idle/4, func() { w.sweep(idle) })
 }

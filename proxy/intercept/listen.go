@@ -83,10 +83,11 @@ func listen(a netip.AddrPort, dual bool) (int, string, error) {
 	if err != nil {
 		return fail("getsockname", err)
 	}
-	return fd, sockaddr(bound).String(), nil
+	return fd, AddrPort(bound).String(), nil
 }
 
-func sockaddr(sa unix.Sockaddr) netip.AddrPort {
+// AddrPort is a socket address as the rest of the code keeps it, IPv4 in IPv6 unmapped; the zero value for other families.
+func AddrPort(sa unix.Sockaddr) netip.AddrPort {
 	switch a := sa.(type) {
 	case *unix.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))

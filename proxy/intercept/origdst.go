@@ -28,7 +28,7 @@ func OriginalDst(fd int) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("intercept: getsockname: %w", err)
 	}
-	own := sockaddr(local)
+	own := AddrPort(local)
 	var dst netip.AddrPort
 	if own.Addr().Is4() {
 		var sa unix.RawSockaddrInet4

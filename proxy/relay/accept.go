@@ -63,7 +63,6 @@ func (n *Listener) take(most int) {
 			return
 		}
 	}
-	n.loop.more = true
 }
 
 // Close takes what waits in the accept queue, then closes the socket. Only on the loop.
