@@ -111,13 +111,13 @@ func v1Address(ip, port []byte, family string) (netip.AddrPort, bool) {
 }
 
 func (p *ProxyParser) v2() (*ProxyHeader, []byte, bool, error) {
-	const fixed = 16
+	const fixed = 16 // with families 0-3 and transports 0-2; the specification wants others refused
 	if len(p.buf) < fixed {
 		return nil, nil, false, nil
 	}
 	command, family := p.buf[12], p.buf[13]
 	size := int(binary.BigEndian.Uint16(p.buf[14:]))
-	if command>>4 != 2 || command&0x0f > 1 || size > maxV2 {
+	if command>>4 != 2 || command&0x0f > 1 || family>>4 > 3 || family&0x0f > 2 || size > maxV2 {
 		return nil, nil, true, ErrBadProxyHeader
 	}
 	if len(p.buf) < fixed+size {

@@ -81,6 +81,8 @@ func TestProxyHeaderAbsentOrBad(t *testing.T) {
 		{"bare LF", "PROXY UNKNOWN\n", false, ErrBadProxyHeader},
 		{"v2 version", string(v2Signature[:]) + "\x11\x11\x00\x00", false, ErrBadProxyHeader},
 		{"v2 short", string(v2Signature[:]) + "\x21\x11\x00\x04abcd", false, ErrBadProxyHeader},
+		{"v2 family", string(v2Signature[:]) + "\x21\x41\x00\x00", false, ErrBadProxyHeader},
+		{"v2 transport", string(v2Signature[:]) + "\x21\x13\x00\x00", false, ErrBadProxyHeader},
 		{"v2 endless", string(v2Signature[:]) + "\x21\x11\xff\xff", false, ErrBadProxyHeader},
 	}
 	for _, tt := range tests {

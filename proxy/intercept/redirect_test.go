@@ -43,6 +43,14 @@ func TestMain(m *testing.M) {
 }
 
 func TestRedirect(t *testing.T) {
+	for _, tool := range []string{"ip", "nsenter", "sleep"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("LASTCALL_REQUIRE_NETNS") != "" {
+				t.Fatalf("a network namespace is required here: %v", err)
+			}
+			t.Skipf("a tool that the test sets its namespaces up with is missing: %v", err)
+		}
+	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), insideEnv+"=main")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET}
@@ -118,6 +126,12 @@ func inside() error {
 			return fmt.Errorf("outbound: %w", err)
 		}
 	}
+	// The sidecar's own connections go where they are meant to: refused there, since nobody listens.
+	for _, dst := range []unix.Sockaddr{&unix.SockaddrInet4{Port: 443, Addr: [4]byte{10, 77, 0, 2}}, &unix.SockaddrInet6{Port: 443, Addr: netip.MustParseAddr("fd77::2").As16()}} {
+		if err := connectAs(int(cfg.ExemptUID), dst); !errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("exempt user: got %w, want %w", err, unix.ECONNREFUSED)
+		}
+	}
 	// A connection to the sidecar's own port is no redirected one: dialling its destination would be a loop.
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", to))
 	if err != nil {
@@ -158,4 +172,24 @@ func wantOriginal(fd int, want string) error {
 		}
 		return nil
 	}
+}
+
+// connectAs connects from a socket of another user. Only this thread changes its user (the one for files, which is what
+// the rule compares), and changes back.
+func connectAs(uid int, dst unix.Sockaddr) error {
+	was, err := unix.SetfsuidRetUid(uid)
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = unix.SetfsuidRetUid(was) }()
+	family := unix.AF_INET6
+	if _, four := dst.(*unix.SockaddrInet4); four {
+		family = unix.AF_INET
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return unix.Connect(fd, dst)
 }
