@@ -76,7 +76,8 @@ type Observer struct {
 	tail   [2]observe.Stream // of an opaque connection, by direction
 	start  int               // where the bytes of the message under way begin in this call
 
-	method, path, authority, agent []byte // of the head that is being read
+	method, path, authority, agent []byte          // of the head that is being read
+	request                        observe.Request // the same as it is given away: kept here, since a local one would escape
 
 	farewell, reject, ending bool
 	closing                  bool // nothing further from the client is taken

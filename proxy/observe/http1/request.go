@@ -239,12 +239,12 @@ func (o *Observer) requestHead(p []byte, start, end int) bool {
 	if e.connect {
 		e.kind = observe.Tunnel
 	}
-	r := observe.Request{Method: o.method, Path: o.path, Authority: o.authority, UserAgent: o.agent, Kind: e.kind}
+	o.request = observe.Request{Method: o.method, Path: o.path, Authority: o.authority, UserAgent: o.agent, Kind: e.kind}
 	if e.stream != nil { // nil when the app has answered before the head was whole
-		e.stream.Head(&r)
+		e.stream.Head(&o.request)
 	}
 	if o.holding {
-		if !o.sink.Admit(&r) {
+		if !o.sink.Admit(&o.request) {
 			e.stream.Bytes(observe.FromClient, len(p)-start)
 			o.holding, o.closing, e.rejected = false, true, true
 			e.reqDone = true
