@@ -96,16 +96,16 @@ func (s *Server) Addrs() []string { return s.addrs }
 // accepted runs on the first loop and gives the connection to the loop that has the fewest.
 func (s *Server) accepted(l *listener, fd int32, peer netip.AddrPort) {
 	first := s.workers[0]
-	app := l.app
+	app := &l.app
 	refuse := ""
 	if l.transparent {
 		dst, err := intercept.OriginalDst(int(fd))
 		if err != nil {
 			refuse = err.Error()
 		}
-		app = relay.Target{Addr: dst}
+		app = &relay.Target{Addr: dst}
 	}
-	f := tracker.ConnFacts{Direction: l.direction, Listener: l.name, Client: peer.String(), App: targetString(app)}
+	f := tracker.ConnFacts{Direction: l.direction, Listener: l.name, Client: peer.String(), App: targetString(*app)}
 	if s.conns.Add(1) > s.limit {
 		refuse = "over the connection limit"
 	}

@@ -22,7 +22,7 @@ type session struct {
 	link *relay.Link
 	conn *tracker.Conn
 	obs  observe.Observer // nil until the first byte
-	app  relay.Target
+	app  *relay.Target
 
 	preface *preface // nil once it is over
 
@@ -59,7 +59,7 @@ func (s *session) decide(e tracker.End) {
 func (s *session) dial() {
 	if !s.dialled {
 		s.dialled = true
-		s.link.Dial(s.app)
+		s.link.Dial(*s.app)
 	}
 }
 
@@ -80,7 +80,7 @@ func (s *session) DialFailed(err syscall.Errno, timeout bool) {
 		fate, by, how = tracker.Failed, tracker.ByLastcall, tracker.HowUnknown
 	}
 	s.w.shard.DialError(reason)
-	s.decide(tracker.End{Fate: fate, By: by, How: how, Stage: tracker.StageConnect, Reason: fmt.Sprintf("dial %s: %s", targetString(s.app), errnoText(err, timeout))})
+	s.decide(tracker.End{Fate: fate, By: by, How: how, Stage: tracker.StageConnect, Reason: fmt.Sprintf("dial %s: %s", targetString(*s.app), errnoText(err, timeout))})
 }
 
 // Data is relay.Owner's.
@@ -106,7 +106,7 @@ func (s *session) begin(dir observe.Direction, first byte) {
 	case first == 0x16:
 		s.obs = tlshello.New(s)
 	case first >= 'A' && first <= 'Z' || first >= 'a' && first <= 'z' || first == '\r' || first == '\n':
-		s.obs = http1.New(s, http1.Options{Upgrade: upgrade})
+		s.obs = http1.New(s, http1.Options{Upgrade: upgrade, Pool: &s.w.exchanges})
 	default:
 		s.obs = opaque.New(s)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/lastcall-proxy/lastcall/proxy/observe/http1"
 	"github.com/lastcall-proxy/lastcall/proxy/relay"
 	"github.com/lastcall-proxy/lastcall/tracker"
 )
@@ -20,6 +21,7 @@ type worker struct {
 	telling   bool // farewells are said
 	rejecting bool // late arrivals are refused
 	free      []*stream
+	exchanges http1.Pool
 }
 
 // maxFreeStreams bounds the stream handles that a worker keeps for reuse.
@@ -42,7 +44,7 @@ func (w *worker) giveStream(t *stream) {
 }
 
 // open takes over an accepted client socket.
-func (w *worker) open(fd int32, peer netip.AddrPort, l *listener, f tracker.ConnFacts, app relay.Target) {
+func (w *worker) open(fd int32, peer netip.AddrPort, l *listener, f tracker.ConnFacts, app *relay.Target) {
 	f.OpenedAt = w.loop.Now()
 	s := &session{w: w, app: app, active: f.OpenedAt}
 	s.conn = w.shard.OpenConn(f)

@@ -29,6 +29,8 @@ const (
 
 // Options of an observer.
 type Options struct {
+	// Pool is shared by the observers of one goroutine; nil: the observer has its own.
+	Pool *Pool
 	// RetryAfter is told to refused clients, in seconds; default 1.
 	RetryAfter int
 	// Upgrade gives the observer of an upgraded stream; nil, or a nil result, leaves it opaque.
@@ -46,7 +48,36 @@ type exchange struct {
 	resDone  bool
 	rejected bool
 	sse      bool
-	told     bool // its response carries our Connection: close
+	told     bool            // its response carries our Connection: close
+	request  observe.Request // its head; the slices are this exchange's own and live as long as it
+}
+
+// Pool keeps exchanges for reuse by all connections of one goroutine, so that an idle connection holds none.
+type Pool struct{ free []*exchange }
+
+// maxPool bounds what a pool keeps.
+const maxPool = 1024
+
+func (p *Pool) take() *exchange {
+	n := len(p.free)
+	if n == 0 {
+		return &exchange{}
+	}
+	e := p.free[n-1]
+	p.free = p.free[:n-1]
+	r := e.request
+	*e = exchange{request: observe.Request{Method: r.Method[:0], Path: r.Path[:0], Authority: r.Authority[:0], UserAgent: r.UserAgent[:0]}}
+	return e
+}
+
+// maxKept is the most that a pooled exchange keeps of one long path.
+const maxKept = 2 << 10
+
+func (p *Pool) give(e *exchange) {
+	r := &e.request
+	if len(p.free) < maxPool && cap(r.Path) <= maxKept && cap(r.Authority) <= maxKept && cap(r.UserAgent) <= maxKept {
+		p.free = append(p.free, e)
+	}
 }
 
 type mode uint8
@@ -68,16 +99,12 @@ type Observer struct {
 	res    message
 	cur    *exchange   // whose request is being read
 	queue  []*exchange // without a whole answer yet, oldest first
-	free   []*exchange
 	status int
 	events sse.Scanner
 	early  []byte
 	next   observe.Observer
 	tail   [2]observe.Stream // of an opaque connection, by direction
 	start  int               // where the bytes of the message under way begin in this call
-
-	method, path, authority, agent []byte          // of the head that is being read
-	request                        observe.Request // the same as it is given away: kept here, since a local one would escape
 
 	farewell, reject, ending bool
 	closing                  bool // nothing further from the client is taken
@@ -93,6 +120,9 @@ type Observer struct {
 func New(sink observe.Sink, opt Options) *Observer {
 	if opt.RetryAfter <= 0 {
 		opt.RetryAfter = 1
+	}
+	if opt.Pool == nil {
+		opt.Pool = &Pool{}
 	}
 	o := &Observer{sink: sink, opt: opt}
 	o.req.length, o.res.length = -1, -1
@@ -207,20 +237,10 @@ func (o *Observer) Tell(order observe.Order) []observe.Edit {
 	return o.result()
 }
 
-func (o *Observer) take() *exchange {
-	if n := len(o.free); n > 0 {
-		e := o.free[n-1]
-		o.free = o.free[:n-1]
-		*e = exchange{}
-		return e
-	}
-	return &exchange{}
-}
-
 // release takes an exchange back when neither flow needs it.
 func (o *Observer) release(e *exchange) {
-	if e.reqDone && e.resDone && len(o.free) < 4 {
-		o.free = append(o.free, e)
+	if e.reqDone && e.resDone {
+		o.opt.Pool.give(e)
 	}
 }
 

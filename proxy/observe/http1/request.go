@@ -100,7 +100,7 @@ func (m *message) chunkLine(line []byte) bool {
 
 // begin opens a request: its first byte was seen.
 func (o *Observer) begin() {
-	e := o.take()
+	e := o.opt.Pool.take()
 	e.kind = observe.HTTP1
 	e.stream = o.sink.Begin(observe.HTTP1)
 	e.stream.State(observe.WaitingClient, observe.StageRequest)
@@ -108,7 +108,6 @@ func (o *Observer) begin() {
 	o.cur = e
 	o.holding = o.reject && !o.replay
 	o.held = o.held[:0]
-	o.method, o.path, o.authority, o.agent = o.method[:0], o.path[:0], o.authority[:0], o.agent[:0]
 }
 
 // unhold lets held bytes go after all: they are not a request that could be refused.
@@ -145,7 +144,7 @@ func (o *Observer) requestLine(line, p []byte, start, end int) bool {
 		m.state, m.http10 = stHeader, minor == 0
 		o.cur.head = string(method) == "HEAD"
 		o.cur.connect = string(method) == "CONNECT"
-		o.method = append(o.method, method...)
+		o.cur.request.Method = append(o.cur.request.Method, method...)
 		o.target(target)
 	case m.state == stTrailer:
 		if len(line) == 0 {
@@ -161,13 +160,13 @@ func (o *Observer) requestLine(line, p []byte, start, end int) bool {
 		m.framing(name, value)
 		switch name[0] | 0x20 {
 		case 'h':
-			if len(o.authority) == 0 && foldEqual(name, "host") {
-				o.authority = append(o.authority, value...)
+			if len(o.cur.request.Authority) == 0 && foldEqual(name, "host") {
+				o.cur.request.Authority = append(o.cur.request.Authority, value...)
 			}
 		case 'u':
 			switch {
 			case foldEqual(name, "user-agent"):
-				o.agent = append(o.agent[:0], value...)
+				o.cur.request.UserAgent = append(o.cur.request.UserAgent[:0], value...)
 			case foldEqual(name, "upgrade"):
 				o.cur.kind = observe.Tunnel
 				if foldEqual(value, "websocket") {
@@ -205,8 +204,9 @@ func (o *Observer) badRequest(p []byte, start, end int) bool {
 
 // target takes path and authority from a request target (RFC 9112 section 3.2).
 func (o *Observer) target(t []byte) {
+	r := &o.cur.request
 	if o.cur.connect {
-		o.authority = append(o.authority, t...)
+		r.Authority = append(r.Authority, t...)
 		return
 	}
 	if i := bytes.Index(t, []byte("://")); i > 0 && t[0] != '/' { // absolute-form
@@ -215,13 +215,13 @@ func (o *Observer) target(t []byte) {
 		if j < 0 {
 			j = len(t)
 		}
-		o.authority = append(o.authority, t[:j]...)
+		r.Authority = append(r.Authority, t[:j]...)
 		t = t[j:]
 	}
 	if i := bytes.IndexByte(t, '?'); i >= 0 {
 		t = t[:i]
 	}
-	o.path = append(o.path, t...)
+	r.Path = append(r.Path, t...)
 }
 
 // requestHead handles the end of a request's head at end.
@@ -239,12 +239,13 @@ func (o *Observer) requestHead(p []byte, start, end int) bool {
 	if e.connect {
 		e.kind = observe.Tunnel
 	}
-	o.request = observe.Request{Method: o.method, Path: o.path, Authority: o.authority, UserAgent: o.agent, Kind: e.kind}
+	r := &e.request
+	r.Kind = e.kind
 	if e.stream != nil { // nil when the app has answered before the head was whole
-		e.stream.Head(&o.request)
+		e.stream.Head(r)
 	}
 	if o.holding {
-		if !o.sink.Admit(&o.request) {
+		if !o.sink.Admit(r) {
 			e.stream.Bytes(observe.FromClient, len(p)-start)
 			o.holding, o.closing, e.rejected = false, true, true
 			e.reqDone = true

@@ -244,7 +244,7 @@ func (o *Observer) handOver(e *exchange, p []byte, end int) {
 	s.Bytes(observe.FromApp, end)
 	o.mode, o.tail = opaque, [2]observe.Stream{s, s}
 	early := o.early
-	o.early, o.req.line, o.res.line, o.free, o.queue = nil, nil, nil, nil, nil
+	o.early, o.req.line, o.res.line, o.queue = nil, nil, nil, nil
 	if o.opt.Upgrade != nil {
 		if n := o.opt.Upgrade(o.sink, s, e.kind); n != nil {
 			o.next, o.mode = n, handed
