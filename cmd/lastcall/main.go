@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(runCommand(stderr), connsCommand(stdout), drainCommand(stdout), demoCommand(stdout), versionCommand(stdout))
+	root.AddCommand(runCommand(stderr), connsCommand(stdout), drainCommand(stdout), demoCommand(stdout), redirectCommand(stdout), versionCommand(stdout))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
