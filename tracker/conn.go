@@ -85,8 +85,8 @@ func (c *Conn) SetKind(k Kind) {
 		return
 	}
 	s.books.KindChanges[WhatConnection][c.dir][c.kind][k]++
-	s.books.Open[WhatConnection][c.dir][c.kind]--
-	s.books.Open[WhatConnection][c.dir][k]++
+	s.countOpen(WhatConnection, c.dir, c.kind, -1)
+	s.countOpen(WhatConnection, c.dir, k, 1)
 	c.kind = k
 }
 
@@ -253,7 +253,7 @@ func (c *Conn) OpenStream(k Kind, now int64) *Stream {
 	s.streams.pushBack(&st.node)
 	c.streams.pushBack(&st.sib)
 	s.books.Opened[WhatStream][st.dir][k]++
-	s.books.Open[WhatStream][st.dir][k]++
+	s.countOpen(WhatStream, st.dir, k, 1)
 	s.holdStreams[k]++
 	tell := s.reg.events.any()
 	if tell {

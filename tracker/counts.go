@@ -37,6 +37,8 @@ func (h *Histogram) observe(ns int64) {
 type Books struct {
 	Opened [numWhats][numDirections][numKinds]uint64
 	Open   [numWhats][numDirections][numKinds]int64
+	// Inherited are those that an earlier process left: opened and lost, without a record.
+	Inherited [numWhats][numDirections][numKinds]uint64
 	// Fates by fate and by party, under the kind that the record had at its end.
 	Fates [numWhats][numDirections][numKinds][numFates][numParties]uint64
 	// KindChanges [from][to]: a record is opened under the kind it was first taken for.
@@ -161,6 +163,8 @@ func (b *Books) Balanced() error {
 				if err := b.possible(w, d, k); err != nil {
 					return err
 				}
+				// How long an earlier process's streams lived is unknown.
+				ended -= b.Inherited[w][d][k]
 				if w == WhatStream && b.Durations[d][k].Count != ended {
 					return fmt.Errorf("tracker: stream %s %s: %d durations of %d ended", d, k, b.Durations[d][k].Count, ended)
 				}
@@ -197,6 +201,7 @@ func (b *Books) add(o *Books) {
 			for k := range numKinds {
 				b.Opened[w][d][k] += o.Opened[w][d][k]
 				b.Open[w][d][k] += o.Open[w][d][k]
+				b.Inherited[w][d][k] += o.Inherited[w][d][k]
 				for f := range numFates {
 					for p := range numParties {
 						b.Fates[w][d][k][f][p] += o.Fates[w][d][k][f][p]

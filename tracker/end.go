@@ -102,7 +102,7 @@ func (c *Conn) End(e End) bool {
 		s.books.Farewells[c.farewell][bit(c.obeyed())]++
 	}
 	s.conns.remove(&c.node)
-	s.books.Open[WhatConnection][c.dir][c.kind]--
+	s.countOpen(WhatConnection, c.dir, c.kind, -1)
 	s.books.Fates[WhatConnection][c.dir][c.kind][e.Fate][e.By]++
 	for i := range c.bytes {
 		s.endedBytes[c.dir][i] += c.bytes[i].Load()

@@ -31,6 +31,9 @@ type Config struct {
 	RingRecords int
 	// RingBytes bounds the memory of what is kept, for connections and for streams each. The oldest leave first.
 	RingBytes int
+	// Journal survives the process: nil for none. Left is what an earlier process left open in it; it is booked as Lost.
+	Journal *Journal
+	Left    Left
 	// DropPaths keeps request paths out of records.
 	DropPaths bool
 	// OrdinaryPerSecond bounds how many ends of ordinary streams OnEnd gets per second; what is left out is counted in
@@ -98,7 +101,9 @@ func New(cfg Config) *Registry {
 	r.shards = make([]*Shard, cfg.Shards)
 	for i := range r.shards {
 		r.shards[i] = newShard(r)
+		r.shards[i].journal = cfg.Journal.table(i)
 	}
+	r.shards[0].bookLost(&cfg.Left)
 	return r
 }
 

@@ -45,6 +45,7 @@ type Shard struct {
 	scratch snap
 	rate    rate
 	agents  map[string]string // user agents, so that connections share strings
+	journal *openTable        // nil without one
 }
 
 func newShard(r *Registry) *Shard {
@@ -77,7 +78,7 @@ func (s *Shard) OpenConn(f ConnFacts) *Conn {
 	c.last[1].Store(f.OpenedAt)
 	s.conns.pushBack(&c.node)
 	s.books.Opened[WhatConnection][c.dir][c.kind]++
-	s.books.Open[WhatConnection][c.dir][c.kind]++
+	s.countOpen(WhatConnection, c.dir, c.kind, 1)
 	s.holdConns++
 	tell := s.reg.events.any()
 	if tell {
@@ -89,6 +90,14 @@ func (s *Shard) OpenConn(f ConnFacts) *Conn {
 		s.reg.publish(EventOpened, &s.scratch, c.opened)
 	}
 	return c
+}
+
+// countOpen adds n to what is open, in the books and in the journal. The caller holds mu.
+func (s *Shard) countOpen(w What, d Direction, k Kind, n int64) {
+	s.books.Open[w][d][k] += n
+	if s.journal != nil {
+		s.journal[w][d][k] += n
+	}
 }
 
 // draining says whether a drain is running. The caller holds mu.

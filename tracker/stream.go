@@ -90,8 +90,8 @@ func (s *Stream) SetKind(k Kind) {
 		return
 	}
 	sh.books.KindChanges[WhatStream][s.dir][s.kind][k]++
-	sh.books.Open[WhatStream][s.dir][s.kind]--
-	sh.books.Open[WhatStream][s.dir][k]++
+	sh.countOpen(WhatStream, s.dir, s.kind, -1)
+	sh.countOpen(WhatStream, s.dir, k, 1)
 	s.hold(-1)
 	s.kind = k
 	s.hold(1)
@@ -258,7 +258,7 @@ func (s *Stream) End(e End) bool {
 	s.facts, s.farewell, s.toldAt, s.began, s.halfBy, s.halfAt = c.facts, c.farewell, c.toldAt, c.began, c.halfBy, c.halfAt
 	sh.streams.remove(&s.node)
 	c.streams.remove(&s.sib)
-	sh.books.Open[WhatStream][s.dir][s.kind]--
+	sh.countOpen(WhatStream, s.dir, s.kind, -1)
 	sh.books.Fates[WhatStream][s.dir][s.kind][e.Fate][e.By]++
 	sh.books.Durations[s.dir][s.kind].observe(s.ended - s.opened)
 

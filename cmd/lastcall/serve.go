@@ -41,7 +41,18 @@ func serve(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
 	defer func() { _ = out.Close() }()
 	fates := fatelog.New(fatelog.Config{Out: zapcore.AddSync(out)})
 	loops := proxy.Loops(cfg.Loops)
-	reg := tracker.New(tracker.Config{Shards: loops, OnEnd: fates.OnEnd, LongLivedAfter: cfg.LongLivedAfter, DropPaths: cfg.DropPaths, OrdinaryPerSecond: ordinary(cfg.FateLogRequests)})
+	var journal *tracker.Journal
+	var left tracker.Left
+	if cfg.Journal != "" {
+		if journal, left, err = tracker.OpenJournal(cfg.Journal, loops); err != nil {
+			return failed(fmt.Errorf("--journal: %w", err))
+		}
+		if n := left.Sum(tracker.WhatConnection) + left.Sum(tracker.WhatStream); n > 0 {
+			log.Warn("an earlier process died with these open; their fate is lost",
+				zap.Any("connections", left.ByKind(tracker.WhatConnection)), zap.Any("streams", left.ByKind(tracker.WhatStream)))
+		}
+	}
+	reg := tracker.New(tracker.Config{Shards: loops, OnEnd: fates.OnEnd, Journal: journal, Left: left, LongLivedAfter: cfg.LongLivedAfter, DropPaths: cfg.DropPaths, OrdinaryPerSecond: ordinary(cfg.FateLogRequests)})
 	srv, err := proxy.New(proxy.Config{Registry: reg, Loops: loops, Logger: log, Settings: cfg})
 	if err != nil {
 		return failed(err)
@@ -77,6 +88,11 @@ func serve(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
 	controller.Wait()
 	srv.Close()
 	ui.finalScrape(cfg.FinalScrape)
+	if journal != nil {
+		if err := journal.Close(); err != nil {
+			log.Warn("journal", zap.Error(err))
+		}
+	}
 	return report(ctx, cfg, reg, fates, log)
 }
 

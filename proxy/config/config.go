@@ -37,6 +37,7 @@ type Config struct {
 	UserTimeout    time.Duration // TCP_USER_TIMEOUT; 0: off, since it also ends clients that merely don't read
 
 	ReportFile         string
+	Journal            string // file that tells the next start what this process had open when it died
 	TerminationMessage string
 	FateLog            string // a file, or - for stderr
 	FateLogRequests    int    // ordinary requests' lines per second; -1: all, 0: none

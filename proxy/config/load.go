@@ -48,6 +48,7 @@ func Bind(fs *pflag.FlagSet) *Loader {
 	fs.DurationVar(&c.KeepAlive, "tcp-keepalive", 0, "idle time before TCP keepalive probes (default: the kernel's)")
 	fs.DurationVar(&c.UserTimeout, "tcp-user-timeout", 0, "TCP_USER_TIMEOUT; it also ends clients that merely don't read (default: off)")
 	fs.StringVar(&c.ReportFile, "report-file", "", "where the report goes at the end, as JSON")
+	fs.StringVar(&c.Journal, "journal", "", "small file, on a volume that outlives the container, by which the next start finds what was lost in a crash")
 	fs.StringVar(&c.TerminationMessage, "termination-message", defaultTermination(), "where the report's short form goes (4096 bytes at most)")
 	fs.StringVar(&c.FateLog, "fate-log", "-", "where fate lines go: a file, or - for beside the log on stderr")
 	fs.IntVar(&c.FateLogRequests, "fate-log-requests", 200, "fate lines per second for ordinary requests (-1: all, 0: none); others always have one")
