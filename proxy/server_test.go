@@ -229,6 +229,7 @@ func TestOrdersOfADrain(t *testing.T) {
 
 	w.reg.BeginDrain("test", w.reg.Now(), w.reg.Now()+int64(time.Minute))
 	w.srv.Farewell()
+	_ = w.srv.CloseConn(1<<40, true) // asks every loop, and so returns when each has said farewell
 	close(release)
 	if res, body := answer(t, slowR); !res.Close || body != "hello" {
 		t.Errorf("slow: got close %t %q, want its whole answer with Connection: close", res.Close, body)

@@ -63,6 +63,7 @@ func (n *Listener) take(most int) {
 			return
 		}
 	}
+	n.loop.more = true
 }
 
 // Close takes what waits in the accept queue, then closes the socket. Only on the loop.

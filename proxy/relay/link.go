@@ -79,8 +79,8 @@ func (l *Loop) prepare(fd int32) {
 	}
 }
 
-// readable is the interest in what a side sends.
-const readable = unix.EPOLLIN
+// readable is the interest in what a side sends. EPOLLRDHUP tells of a FIN behind the bytes.
+const readable = unix.EPOLLIN | unix.EPOLLRDHUP
 
 // event handles readiness of one side.
 func (k *Link) event(slot int, events uint32) {
@@ -99,6 +99,9 @@ func (k *Link) event(slot int, events uint32) {
 		return
 	}
 	if s.events&unix.EPOLLIN != 0 {
+		if events&^(unix.EPOLLIN|unix.EPOLLOUT) != 0 {
+			k.loop.more = true // a FIN or an error waits behind the bytes
+		}
 		k.read(slot)
 		return
 	}
@@ -121,6 +124,9 @@ func (k *Link) event(slot int, events uint32) {
 func (k *Link) read(slot int) {
 	s := &k.sides[slot]
 	n, e := rawRead(s.fd, k.loop.buf)
+	if n == len(k.loop.buf) || e == unix.EINTR {
+		k.loop.more = true
+	}
 	switch {
 	case n > 0:
 		if s.discard {
