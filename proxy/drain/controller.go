@@ -249,6 +249,8 @@ func (c *Controller) plan(times map[uint64]time.Time, now time.Time, window time
 			later = append(later, id)
 		}
 	})
+	// Clients that came together would leave, and come back, together.
+	c.cfg.Rand.Shuffle(len(first), func(i, j int) { first[i], first[j] = first[j], first[i] })
 	first = append(first, later...)
 	for i, d := range pace(len(first), window, c.cfg.Rand) {
 		times[first[i]] = now.Add(d)
