@@ -244,6 +244,13 @@ func TestOrdersOfADrain(t *testing.T) {
 	if res, _ := answer(t, lateR); res.StatusCode != 503 || !res.Close {
 		t.Errorf("late: got %d close %t, want 503 and Connection: close", res.StatusCode, res.Close)
 	}
+	for name, first := range map[string]string{"raw": "\x00\x01", "TLS": "\x16\x03\x01\x00\x05hello", "not HTTP": "PING\r\n"} {
+		c, _ := w.dial(t)
+		_, _ = io.WriteString(c, first)
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("late %s: got %v, want %v", name, err, syscall.ECONNRESET)
+		}
+	}
 	probe, probeR := w.dial(t)
 	_, _ = io.WriteString(probe, "GET /hello HTTP/1.1\r\nHost: h\r\nUser-Agent: kube-probe/1.34\r\n\r\n")
 	if res, _ := answer(t, probeR); res.StatusCode != 200 {
@@ -251,7 +258,7 @@ func TestOrdersOfADrain(t *testing.T) {
 	}
 	_ = probe.Close()
 	trackertest.WaitFor(t, w.reg, func(r *tracker.Registry) bool {
-		rec, _, ok := r.Get(7) // the seventh connection: the probe's
+		rec, _, ok := r.Get(10) // the tenth connection: the probe's
 		return ok && rec.Fate != tracker.FateOpen
 	})
 	w.srv.CloseIdle(w.ids(t))
@@ -273,7 +280,7 @@ func TestOrdersOfADrain(t *testing.T) {
 		_ = c.Close()
 	}
 	_ = ws.CloseNow()
-	trackertest.WaitFor(t, w.reg, trackertest.Ended(tracker.WhatConnection, 7))
+	trackertest.WaitFor(t, w.reg, trackertest.Ended(tracker.WhatConnection, 10))
 	for _, want := range []struct {
 		what tracker.What
 		kind tracker.Kind
@@ -287,6 +294,8 @@ func TestOrdersOfADrain(t *testing.T) {
 		{tracker.WhatStream, tracker.KindWebSocket, tracker.Ended, tracker.ByLastcall, 1},
 		{tracker.WhatConnection, tracker.KindHTTP1, tracker.Drained, tracker.ByLastcall, 2},
 		{tracker.WhatConnection, tracker.KindHTTP1, tracker.Rejected, tracker.ByLastcall, 1},
+		{tracker.WhatConnection, tracker.KindTCP, tracker.Rejected, tracker.ByLastcall, 2},
+		{tracker.WhatConnection, tracker.KindTLS, tracker.Rejected, tracker.ByLastcall, 1},
 		{tracker.WhatConnection, tracker.KindHTTP1, tracker.Cut, tracker.ByLastcall, 1},
 	} {
 		trackertest.WantFate(t, w.reg, want.what, want.kind, want.fate, want.by, want.n)

@@ -35,6 +35,7 @@ type session struct {
 	anyFIN    bool
 	finishing bool
 	rejected  bool // a late request of it was refused
+	lost      bool // its observer has lost track: opaque from then on
 	ended     bool // a stream of it was ended politely
 
 	// The first explicit cause of its end. decided says that there is one.
@@ -189,7 +190,7 @@ func (s *session) Reset(side observe.Direction, err syscall.Errno) bool {
 
 // opaque tells whether a FIN from both sides is this connection's own way to end.
 func (s *session) opaque() bool {
-	return s.protocol == observe.TCP || s.protocol == observe.TLS || s.protocol == observe.Tunnel
+	return s.lost || s.protocol == observe.TCP || s.protocol == observe.TLS || s.protocol == observe.Tunnel
 }
 
 // Blocked is relay.Owner's.

@@ -53,6 +53,10 @@ func (s *session) Farewell(own bool) {
 
 // CloseAfter is observe.Sink's.
 func (s *session) CloseAfter() {
+	if s.rejected && (s.protocol == observe.TCP || s.protocol == observe.TLS) {
+		s.refuse()
+		return
+	}
 	e := tracker.End{Fate: tracker.Drained, By: tracker.ByLastcall, How: tracker.HowProtocol}
 	switch {
 	case s.ended:
@@ -68,6 +72,7 @@ func (s *session) CloseAfter() {
 
 // LostTrack is observe.Sink's.
 func (s *session) LostTrack(reason string) {
+	s.lost = true
 	s.w.shard.LostTrack(kinds[s.protocol], reason)
 }
 
