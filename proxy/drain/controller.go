@@ -46,7 +46,10 @@ const tick = 100 * time.Millisecond
 // ProgressEvery is how often a drain says how far it is.
 const ProgressEvery = 5 * time.Second
 
-// idleWindow is the time over which idle connections leave.
+// cutTime is how long the loops have for what was cut.
+const cutTime = time.Second
+
+// idleWindow is the time over which idle connections leave, or a quarter of what is left if that is less.
 const idleWindow = time.Second
 
 // Controller runs drains.
@@ -57,17 +60,15 @@ type Controller struct {
 	actor Actor
 	wake  chan struct{}
 
-	mu      sync.Mutex
-	trigger string
-	since   time.Time // of the trigger; zero while serving
-	skip    bool      // straight to the cut
-	done    chan struct{}
-
-	// Owned by Run.
-	phase tracker.Phase
-	idle  map[uint64]time.Time // when each idle connection is asked to leave
-	ends  map[uint64]time.Time // when each connection is ended politely; zero: it was
-	said  time.Time            // last progress
+	mu        sync.Mutex // held for a whole step, so that a cancel finds a drain either before its cut or after it
+	phase     tracker.Phase
+	since     time.Time // of the trigger; zero while serving
+	signalled time.Time // the first signal of this drain, which may have come after its trigger
+	giveUp    time.Time // when what does not even leave at the cut is waited for no more
+	done      chan struct{}
+	idle      map[uint64]time.Time // when each idle connection is asked to leave
+	ends      map[uint64]time.Time // when each connection is ended politely; zero: it was
+	said      time.Time            // last progress
 }
 
 // New makes a controller; Run serves it.
@@ -82,38 +83,42 @@ func New(cfg Config, reg *tracker.Registry, a Actor) *Controller {
 func (c *Controller) Start(trigger string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.since.IsZero() {
-		return false
-	}
-	c.trigger, c.since = trigger, time.Now()
-	c.poke()
-	return true
+	return c.begin(trigger, time.Now())
 }
 
-// Signal begins a drain; during one, it skips to the cut unless it follows the trigger within a second.
+// Signal begins a drain. A second signal skips to the cut unless it follows the first within a second. One that follows
+// another trigger is a first one: a pod's end sends SIGTERM behind the preStop hook, and nobody is impatient then.
 func (c *Controller) Signal(trigger string) {
-	if c.Start(trigger) {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.since) >= doubled {
-		c.skip = true
+	now := time.Now()
+	c.begin(trigger, now)
+	switch {
+	case c.signalled.IsZero():
+		c.signalled = now
+	case now.Sub(c.signalled) >= doubled && c.phase < tracker.Cutting:
+		c.enter(tracker.Cutting, now)
 		c.poke()
 	}
 }
 
-// Cancel goes back to serving while nothing was cut.
+// Cancel goes back to serving, but for a drain that is cutting.
 func (c *Controller) Cancel() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.since.IsZero():
+	switch c.phase {
+	case tracker.Serving:
 		return ErrNotDraining
-	case c.skip || c.reg.Phase() == tracker.Cutting:
+	case tracker.Cutting:
 		return ErrTooLate
+	case tracker.Done:
+		c.done = make(chan struct{}) // otherwise whoever waits already waits for the next drain's end
+	case tracker.Lameduck, tracker.Draining, tracker.Closing:
 	}
-	c.since = time.Time{}
+	c.phase, c.since, c.signalled, c.giveUp, c.said = tracker.Serving, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	c.idle, c.ends = nil, nil
+	c.reg.CancelDrain()
+	c.actor.Serve()
 	c.poke()
 	return nil
 }
@@ -137,65 +142,63 @@ func (c *Controller) Run(ctx context.Context) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	for {
-		if c.phase == tracker.Serving || c.phase == tracker.Done { // nothing to look at until someone asks
-			select {
-			case <-ctx.Done():
-				return
-			case <-c.wake:
-			}
-		} else {
-			select {
-			case <-ctx.Done():
-				return
-			case <-c.wake:
-			case <-c.reg.Changed():
-			case <-t.C:
-			}
+		var look <-chan time.Time
+		var changed <-chan struct{}
+		if c.running() { // otherwise there is nothing to look at until someone asks
+			look, changed = t.C, c.reg.Changed()
 		}
-		c.step(time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		case <-changed:
+		case <-look:
+		}
+		// Outside of the lock: a slow log must not hold up who starts or cancels a drain.
+		if c.step(time.Now()) && c.cfg.Progress != nil {
+			c.cfg.Progress(c.reg.Drain())
+		}
 	}
 }
 
-// step moves the drain to where it has to be now.
-func (c *Controller) step(now time.Time) {
+func (c *Controller) running() bool {
 	c.mu.Lock()
-	since, skip, trigger := c.since, c.skip, c.trigger
-	c.mu.Unlock()
-	if since.IsZero() {
-		if c.phase != tracker.Serving {
-			c.phase, c.idle, c.ends = tracker.Serving, nil, nil
-			c.reg.CancelDrain()
-			c.actor.Serve()
-			c.mu.Lock()
-			c.done = make(chan struct{})
-			c.mu.Unlock()
-		}
-		return
+	defer c.mu.Unlock()
+	return c.phase != tracker.Serving && c.phase != tracker.Done
+}
+
+// begin starts a drain while serving, at once: whoever asked finds it begun.
+func (c *Controller) begin(trigger string, now time.Time) bool {
+	if c.phase != tracker.Serving {
+		return false
 	}
-	if c.phase == tracker.Serving {
-		c.phase = tracker.Lameduck
-		at := c.reg.Now() - int64(now.Sub(since))
-		c.reg.BeginDrain(trigger, at, at+int64(c.cfg.Deadline))
-		c.actor.Farewell()
+	c.phase, c.since = tracker.Lameduck, now
+	at := c.reg.Now()
+	c.reg.BeginDrain(trigger, at, at+int64(c.cfg.Deadline))
+	c.actor.Farewell()
+	c.poke()
+	return true
+}
+
+// step moves the drain to where it has to be now, and says whether it is time to tell how far it is.
+func (c *Controller) step(now time.Time) (tell bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == tracker.Serving || c.phase == tracker.Done {
+		return false
 	}
-	elapsed := now.Sub(since)
-	if skip {
-		elapsed = max(elapsed, c.cfg.Deadline)
-	}
+	elapsed := now.Sub(c.since)
 	left := c.reg.Remaining()
-	want := phaseAt(c.cfg.Limits, elapsed, left.Connections == 0 && left.Streams == 0)
-	if c.phase != tracker.Done && c.phase < want {
-		c.enter(want)
-	}
-	if c.cfg.Progress != nil && c.phase != tracker.Done && now.Sub(c.said) >= ProgressEvery {
-		c.said = now
-		c.cfg.Progress(c.reg.Drain())
+	if c.phase < tracker.Cutting {
+		if want := phaseAt(c.cfg.Limits, elapsed, left.Connections == 0 && left.Streams == 0); c.phase < want {
+			c.enter(want, now)
+		}
 	}
 	// Polite ends take four fifths of their time: a Close still needs its way to the peer and back.
 	window := max(0, c.cfg.Deadline-(c.cfg.Deadline-c.cfg.Closing)/5-elapsed)
 	switch c.phase {
 	case tracker.Draining:
-		c.plan(c.idle, now, idleWindow, func(idle, _ bool) bool { return idle })
+		c.plan(c.idle, now, min(idleWindow, (c.cfg.Deadline-elapsed)/4), func(idle, _ bool) bool { return idle })
 		c.actor.CloseIdle(c.due(c.idle, now, false))
 		if c.cfg.Spread {
 			c.plan(c.ends, now, window, func(_, longLived bool) bool { return longLived })
@@ -205,14 +208,19 @@ func (c *Controller) step(now time.Time) {
 		c.plan(c.ends, now, window, func(_, _ bool) bool { return true })
 		c.actor.End(c.due(c.ends, now, true))
 	case tracker.Cutting:
-		if left.Connections == 0 || elapsed >= c.cfg.Deadline+time.Second {
-			c.enter(tracker.Done)
+		if left.Connections == 0 || !now.Before(c.giveUp) {
+			c.enter(tracker.Done, now)
 		}
 	case tracker.Serving, tracker.Lameduck, tracker.Done:
 	}
+	tell = c.phase != tracker.Done && now.Sub(c.said) >= ProgressEvery
+	if tell {
+		c.said = now
+	}
+	return tell
 }
 
-func (c *Controller) enter(p tracker.Phase) {
+func (c *Controller) enter(p tracker.Phase, now time.Time) {
 	if c.phase == tracker.Lameduck && !c.cfg.LateServe {
 		c.actor.Reject(c.cfg.LateRefuse)
 	}
@@ -226,12 +234,11 @@ func (c *Controller) enter(p tracker.Phase) {
 	c.reg.SetPhase(p)
 	switch p {
 	case tracker.Cutting:
+		c.giveUp = now.Add(cutTime)
 		c.actor.Cut()
 	case tracker.Done:
 		c.actor.Cut() // probes and scrapes do not hold a drain
-		c.mu.Lock()
 		close(c.done)
-		c.mu.Unlock()
 	case tracker.Serving, tracker.Lameduck, tracker.Draining, tracker.Closing:
 	}
 }

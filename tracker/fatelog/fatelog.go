@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,8 @@ type Log struct {
 	lines   chan line
 	dropped atomic.Uint64
 	done    chan struct{}
+	closing chan struct{}
+	once    sync.Once
 }
 
 // New starts a log's writer.
@@ -48,13 +51,19 @@ func New(cfg Config) *Log {
 	if cfg.Queue <= 0 {
 		cfg.Queue = DefaultQueue
 	}
-	l := &Log{out: cfg.Out, lines: make(chan line, cfg.Queue), done: make(chan struct{})}
+	l := &Log{out: cfg.Out, lines: make(chan line, cfg.Queue), done: make(chan struct{}), closing: make(chan struct{})}
 	go l.write()
 	return l
 }
 
-// OnEnd takes a record (tracker.Config.OnEnd). It never blocks. Not to be called after Close.
+// OnEnd takes a record (tracker.Config.OnEnd). It never blocks. After Close it only counts.
 func (l *Log) OnEnd(what tracker.What, rec *tracker.Record) {
+	select {
+	case <-l.closing:
+		l.dropped.Add(1)
+		return
+	default:
+	}
 	select {
 	case l.lines <- line{what, rec}:
 	default:
@@ -62,12 +71,12 @@ func (l *Log) OnEnd(what tracker.What, rec *tracker.Record) {
 	}
 }
 
-// Dropped is how many lines found the queue full.
+// Dropped is how many lines are not in the log: they found the queue full or closed, or could not be written.
 func (l *Log) Dropped() uint64 { return l.dropped.Load() }
 
 // Close writes what is queued, until ctx ends.
 func (l *Log) Close(ctx context.Context) error {
-	close(l.lines)
+	l.once.Do(func() { close(l.closing) })
 	select {
 	case <-l.done:
 		return nil
@@ -78,27 +87,54 @@ func (l *Log) Close(ctx context.Context) error {
 
 func (l *Log) write() {
 	defer close(l.done)
-	var buf []byte
-	var told uint64
-	for e := range l.lines {
-		buf = append(buf[:0], `{"level":"info","ts":"`...)
-		buf = time.Now().UTC().AppendFormat(buf, "2006-01-02T15:04:05.000000Z")
-		buf = append(buf, `","logger":"fate","msg":"`...)
-		buf = append(buf, e.what.String()...)
-		buf = append(buf, ` ended",`...)
-		if n := l.dropped.Load(); n != told {
-			buf = append(buf, `"dropped_before":`...)
-			buf = strconv.AppendUint(buf, n-told, 10)
-			buf = append(buf, ',')
-			told = n
+	w := writer{log: l}
+	for {
+		select {
+		case e := <-l.lines:
+			w.line(e)
+		case <-l.closing:
+			for {
+				select {
+				case e := <-l.lines:
+					w.line(e)
+				default:
+					_ = l.out.Sync()
+					return
+				}
+			}
 		}
-		start := len(buf)
-		buf = e.rec.AppendJSON(buf)
-		buf = append(buf[:start], buf[start+1:]...) // the record's own brace
-		buf = append(buf, '\n')
-		_, _ = l.out.Write(buf) // a log that can't be written has nowhere to say so; the ring and the books stay exact
 	}
-	_ = l.out.Sync()
+}
+
+// writer is what the one goroutine that writes keeps between lines.
+type writer struct {
+	log  *Log
+	buf  []byte
+	told uint64 // of the losses, those that a line has told
+}
+
+func (w *writer) line(e line) {
+	buf := append(w.buf[:0], `{"level":"info","ts":"`...)
+	buf = time.Now().UTC().AppendFormat(buf, "2006-01-02T15:04:05.000000Z")
+	buf = append(buf, `","logger":"fate","msg":"`...)
+	buf = append(buf, e.what.String()...)
+	buf = append(buf, ` ended",`...)
+	lost := w.log.dropped.Load()
+	if lost != w.told {
+		buf = append(buf, `"dropped_before":`...)
+		buf = strconv.AppendUint(buf, lost-w.told, 10)
+		buf = append(buf, ',')
+	}
+	start := len(buf)
+	buf = e.rec.AppendJSON(buf)
+	buf = append(buf[:start], buf[start+1:]...) // the record's own brace
+	buf = append(buf, '\n')
+	w.buf = buf
+	if _, err := w.log.out.Write(buf); err != nil {
+		w.log.dropped.Add(1) // a log that can't be written has nowhere else to say so
+		return
+	}
+	w.told = lost // only a line that got through has told it
 }
 
 // WriteReport puts the report into a file, whole or not at all.
