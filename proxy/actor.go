@@ -29,6 +29,7 @@ func (s *Server) Reject(refuse bool) {
 
 // Serve takes Farewell and Reject back.
 func (s *Server) Serve() {
+	s.workers[0].loop.Do(s.reopen)
 	s.each(func(w *worker) {
 		w.telling, w.rejecting = false, false
 		for _, k := range w.sessions {

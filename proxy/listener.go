@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/lastcall-proxy/lastcall/proxy/config"
@@ -23,8 +25,9 @@ type listener struct {
 	proxyMust   bool // and must
 	proxyOut    int  // version of the header that the app gets; 0: none
 
+	asked string // the address as configured
 	fd    int
-	local string
+	local string // the address that was bound
 }
 
 // Listen opens every listener, or none.
@@ -34,7 +37,7 @@ func (s *Server) Listen(ctx context.Context) error {
 		return err
 	}
 	for i, l := range all {
-		fd, local, err := intercept.Listen(ctx, l.local)
+		fd, local, err := intercept.Listen(ctx, l.asked)
 		if err != nil {
 			for _, o := range all[:i] {
 				_ = unix.Close(o.fd)
@@ -43,20 +46,48 @@ func (s *Server) Listen(ctx context.Context) error {
 		}
 		l.fd, l.local = fd, local
 	}
+	s.planned = all
+	done := make(chan struct{})
+	s.workers[0].loop.Do(func() {
+		for _, l := range all {
+			s.addListener(l)
+		}
+		close(done)
+	})
+	<-done
 	for _, l := range all {
 		s.addrs = append(s.addrs, l.local)
-		done := make(chan struct{})
-		s.workers[0].loop.Do(func() {
-			ln := s.workers[0].loop.Listen(l.fd, func(fd int32, peer netip.AddrPort) { s.accepted(l, fd, peer) }, s.full)
-			s.listeners = append(s.listeners, ln)
-			close(done)
-		})
-		<-done
 	}
 	return nil
 }
 
-// plan turns the settings into listeners that are not open yet; local is the address asked for.
+// addListener serves an open listener. Only on the first worker's loop.
+func (s *Server) addListener(l *listener) {
+	s.listeners = append(s.listeners, s.workers[0].loop.Listen(l.fd, func(fd int32, peer netip.AddrPort) { s.accepted(l, fd, peer) }, s.full))
+}
+
+// reopen opens the listeners again that a drain has closed and that was then cancelled. Only on the first worker's loop.
+func (s *Server) reopen() {
+	if len(s.listeners) > 0 || s.closed {
+		return
+	}
+	for _, l := range s.planned {
+		addr := l.asked
+		if strings.HasSuffix(addr, ":0") { // the same port as before
+			addr = l.local
+		}
+		fd, _, err := intercept.Listen(context.Background(), addr)
+		if err != nil {
+			s.cfg.Logger.Error("listener not reopened", zap.String("listener", l.name), zap.Error(err))
+			continue
+		}
+		again := *l
+		again.fd = fd
+		s.addListener(&again)
+	}
+}
+
+// plan turns the settings into listeners that are not open yet.
 func (s *Server) plan(ctx context.Context) ([]*listener, error) {
 	var all []*listener
 	set := s.cfg.Settings
@@ -68,16 +99,16 @@ func (s *Server) plan(ctx context.Context) ([]*listener, error) {
 		all = append(all, fromConfig(in, app))
 	}
 	if set.TransparentInbound != "" {
-		all = append(all, &listener{direction: tracker.Inbound, name: set.TransparentInbound, local: set.TransparentInbound, transparent: true})
+		all = append(all, &listener{direction: tracker.Inbound, name: set.TransparentInbound, asked: set.TransparentInbound, transparent: true})
 	}
 	if set.TransparentOutbound != "" {
-		all = append(all, &listener{direction: tracker.Outbound, name: set.TransparentOutbound, local: set.TransparentOutbound, transparent: true})
+		all = append(all, &listener{direction: tracker.Outbound, name: set.TransparentOutbound, asked: set.TransparentOutbound, transparent: true})
 	}
 	return all, nil
 }
 
 func fromConfig(in config.Listener, app relay.Target) *listener {
-	l := &listener{name: in.Name, local: in.Listen, app: app, proxyIn: in.ProxyProtocol != "", proxyMust: in.ProxyProtocol == "require"}
+	l := &listener{name: in.Name, asked: in.Listen, app: app, proxyIn: in.ProxyProtocol != "", proxyMust: in.ProxyProtocol == "require"}
 	if l.name == "" {
 		l.name = in.Listen
 	}

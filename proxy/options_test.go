@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,4 +113,27 @@ func TestConnectionLimit(t *testing.T) {
 	_, _ = second.Close(), first.Close()
 	trackertest.WaitFor(t, w.reg, trackertest.Ended(tracker.WhatConnection, 2))
 	trackertest.WantFate(t, w.reg, tracker.WhatConnection, tracker.KindTCP, tracker.Rejected, tracker.ByLastcall, 1)
+}
+
+// A drain that closes the listeners takes what waits in their queues first; cancelled, it opens them again.
+func TestRefuseAndServeAgain(t *testing.T) {
+	w := newWorld(t)
+	w.serve(t, http.HandlerFunc(hello))
+	w.srv.Reject(true)
+	_ = w.srv.CloseConn(1<<40, true) // asks every loop: the listeners are closed now
+	if c, err := net.Dial("tcp", w.addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dial: got %v, want %v", err, syscall.ECONNREFUSED)
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+	w.srv.Serve()
+	_ = w.srv.CloseConn(1<<40, true)
+	c, r := w.dial(t)
+	ask(t, c, "/x")
+	if res, body := answer(t, r); res.StatusCode != 200 || body != "hello" {
+		t.Errorf("after the cancel: got %d %q, want 200 %q", res.StatusCode, body, "hello")
+	}
+	_ = c.Close()
+	trackertest.WaitFor(t, w.reg, trackertest.Ended(tracker.WhatConnection, 1))
 }

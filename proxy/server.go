@@ -43,8 +43,11 @@ type Server struct {
 
 	// Owned by the first worker's loop.
 	listeners []*relay.Listener
+	closed    bool
 
-	addrs []string // immutable after Listen
+	// Immutable after Listen.
+	addrs   []string
+	planned []*listener
 }
 
 // Loops is how many event loops a server uses when it is not told: one is enough for one app; more than four only add wake-ups.
@@ -122,6 +125,7 @@ func (s *Server) Close() {
 	if len(s.workers) == 0 {
 		return
 	}
+	s.workers[0].loop.Do(func() { s.closed = true })
 	s.CloseListeners()
 	s.Cut()
 	for _, w := range s.workers {
