@@ -41,7 +41,7 @@ func AllAnswers() []Answer { return all[Answer](int(numAnswers))[1:] }
 // AllFarewells lists the farewells; FarewellNone is not one.
 func AllFarewells() []FarewellKind { return all[FarewellKind](int(numFarewells))[1:] }
 
-// ParseDirection, ParseKind and the other Parse functions take the names that String gives.
+// ParseDirection takes the name that String gives, as ParseKind and the other Parse functions do.
 func ParseDirection(name string) (Direction, error) {
 	return parse[Direction]("direction", directionNames[:], name)
 }

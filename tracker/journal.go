@@ -2,7 +2,9 @@ package tracker
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"unsafe"
 )
@@ -74,10 +76,13 @@ func OpenJournal(path string, shards int) (j *Journal, left Left, err error) {
 	}
 	old := make([]byte, journalHeader+maxShards*tableSize+1)
 	n, err := f.ReadAt(old, 0)
-	if n == 0 {
-		err = nil
-	} else if left, err = readJournal(old[:n]); err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fail(err)
+	}
+	if n > 0 {
+		if left, err = readJournal(old[:n]); err != nil {
+			return fail(err)
+		}
 	}
 	size := journalHeader + shards*tableSize
 	if err := f.Truncate(0); err != nil { // old counts must not be taken for this process's
@@ -98,7 +103,7 @@ func OpenJournal(path string, shards int) (j *Journal, left Left, err error) {
 
 func readJournal(b []byte) (left Left, err error) {
 	if len(b) < journalHeader || string(b[:8]) != journalMagic {
-		return left, fmt.Errorf("not a journal")
+		return left, errors.New("not a journal")
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != journalLayout {
 		return left, fmt.Errorf("layout %d, want %d", v, journalLayout)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"net/netip"
 	"syscall"
 
@@ -29,7 +30,7 @@ func (k *Link) Dial(t Target) {
 	k.sides[1].fd = int32(fd)
 	k.connecting = true
 	err = unix.Connect(fd, sa)
-	if err != nil && err != unix.EINPROGRESS {
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
 		k.dialFailed(errnoOf(err), false)
 		return
 	}
@@ -60,7 +61,7 @@ func socketFor(t Target) (int, unix.Sockaddr, error) {
 }
 
 func errnoOf(err error) syscall.Errno {
-	if e, ok := err.(syscall.Errno); ok { //nolint:errorlint // unix calls return the bare errno
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
 		return e
 	}
 	return unix.EINVAL

@@ -187,7 +187,7 @@ func TestSlowReaderIsBounded(t *testing.T) {
 		n, err := client.Read(p)
 		got.Write(p[:n])
 		total += n
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
