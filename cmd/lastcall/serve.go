@@ -53,7 +53,7 @@ func serve(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
 		}
 	}
 	reg := tracker.New(tracker.Config{Shards: loops, OnEnd: fates.OnEnd, Journal: journal, Left: left, LongLivedAfter: cfg.LongLivedAfter, DropPaths: cfg.DropPaths, OrdinaryPerSecond: ordinary(cfg.FateLogRequests)})
-	srv, err := proxy.New(proxy.Config{Registry: reg, Loops: loops, Logger: log, Settings: cfg})
+	srv, err := proxy.New(proxy.Config{Registry: reg, Loops: loops, Logger: log, Settings: cfg, Unobserved: !cfg.Observe})
 	if err != nil {
 		return failed(err)
 	}

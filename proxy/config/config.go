@@ -28,6 +28,7 @@ type Config struct {
 	LongLived     string // wait, spread
 	StrictExit    bool
 
+	Observe        bool // false: relay without observers; for measuring what observing costs
 	LongLivedAfter time.Duration
 	MaxConnections int // 0: from the process's descriptor limit
 	Loops          int // 0: one per processor, four at most

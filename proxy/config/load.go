@@ -60,6 +60,10 @@ func Bind(fs *pflag.FlagSet) *Loader {
 	fs.StringVar(&c.Pod, "pod", "", "the pod's name (POD_NAME)")
 	fs.StringVar(&c.Namespace, "namespace", "", "the pod's namespace (POD_NAMESPACE)")
 	fs.StringVar(&c.Node, "node", "", "the node's name (NODE_NAME)")
+	fs.BoolVar(&c.Observe, "observe", true, "watch protocols; false turns the sidecar into a bare relay, for the benchmark")
+	if err := fs.MarkHidden("observe"); err != nil {
+		panic(err) // the flag was defined a line above
+	}
 	return l
 }
 
