@@ -28,6 +28,7 @@ type Listener struct {
 // descriptor; full is told each time accepting had to pause for want of descriptors (EMFILE, ENFILE) or memory.
 func (l *Loop) Listen(fd int, accept func(fd int32, peer netip.AddrPort), full func(syscall.Errno)) *Listener {
 	n := &Listener{loop: l, fd: int32(fd), accept: accept, full: full}
+	noDelay(fd) // accepted sockets inherit it
 	n.timer.idx = -1
 	n.timer.fn = n.resume
 	l.Do(n.resume)

@@ -80,8 +80,8 @@ func (k *Link) dropSide(s *side) {
 	if s.fd < 0 {
 		return
 	}
-	k.unpoll(s)
-	_ = unix.Close(int(s.fd))
+	k.loop.forget(s.fd)
+	rawClose(s.fd)
 	s.fd = -1
 	s.eof, s.shut, s.broken, s.err = true, true, true, 0
 	if s.out != nil {
@@ -146,11 +146,11 @@ func (k *Link) close(rst bool) {
 		if s.fd < 0 {
 			continue
 		}
-		k.unpoll(s)
+		k.loop.forget(s.fd)
 		if rst {
 			closeReset(s.fd)
 		} else {
-			_ = unix.Close(int(s.fd))
+			rawClose(s.fd)
 		}
 		s.fd = -1
 	}

@@ -36,6 +36,7 @@ type side struct {
 	fin     bool   // FIN is to be sent to it once out is empty
 	shut    bool   // FIN has been sent to it
 	broken  bool   // it takes no more bytes: a write failed
+	stale   bool   // its interest in epoll is older than its FIN
 	discard bool   // what it sends is read and thrown away
 	err     syscall.Errno
 	out     []byte // bytes for it that it has not taken; nil when empty
@@ -61,7 +62,9 @@ func (l *Loop) Attach(fd int32, o Owner) (*Link, error) {
 	k.sides[0].fd, k.sides[1].fd = fd, -1
 	k.timer.idx = -1
 	k.timer.fn = k.timeout
-	l.prepare(fd)
+	if l.cfg.Prepare != nil { // TCP_NODELAY it has from its listener
+		l.cfg.Prepare(int(fd))
+	}
 	if err := l.add(fd, k, 0, readable); err != nil {
 		_ = unix.Close(int(fd))
 		return nil, err
@@ -71,9 +74,12 @@ func (l *Loop) Attach(fd int32, o Owner) (*Link, error) {
 	return k, nil
 }
 
+// noDelay sets TCP_NODELAY: without it an answer written in pieces waits for the peer's delayed ACK, 44 ms each. It fails
+// harmlessly on unix sockets.
+func noDelay(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) }
+
 func (l *Loop) prepare(fd int32) {
-	// Without TCP_NODELAY an answer written in pieces waits for the peer's delayed ACK: 44 ms each. Fails harmlessly on unix sockets.
-	_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	noDelay(int(fd))
 	if l.cfg.Prepare != nil {
 		l.cfg.Prepare(int(fd))
 	}
@@ -94,6 +100,12 @@ func (k *Link) event(slot int, events uint32) {
 	}
 	if k.closed || s.fd < 0 {
 		return
+	}
+	if s.stale && s.polled { // now it has to be taken off
+		k.update(slot)
+		if events&(unix.EPOLLERR|unix.EPOLLHUP) == 0 {
+			return
+		}
 	}
 	if events&(unix.EPOLLIN|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
 		return
@@ -275,7 +287,7 @@ func (k *Link) broke(slot int, e syscall.Errno) {
 func (k *Link) shutdown(s *side) {
 	s.shut = true
 	if s.fd >= 0 {
-		_ = unix.Shutdown(int(s.fd), unix.SHUT_WR)
+		rawShutdownWrite(s.fd)
 	}
 }
 
@@ -289,6 +301,11 @@ func (k *Link) eof(slot int) {
 		}
 	}
 	if k.closed {
+		return
+	}
+	other := &k.sides[slot^1]
+	if other.eof && other.fd >= 0 && s.out == nil && other.out == nil && !s.broken && !other.broken && s.shut && !k.resetting && !k.connecting {
+		k.close(false) // the last half: closing sends its FIN
 		return
 	}
 	k.finTo(slot ^ 1)
@@ -321,6 +338,10 @@ func (k *Link) update(slot int) {
 		want |= unix.EPOLLOUT
 	}
 	if want == s.events && s.polled {
+		return
+	}
+	if want == 0 && s.eof && s.polled && !s.stale {
+		s.stale = true // past its FIN; most links end before epoll tells of it again
 		return
 	}
 	if !s.polled {

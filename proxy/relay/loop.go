@@ -239,9 +239,9 @@ func (l *Loop) add(fd int32, h handler, slot int, events uint32) error {
 	e.h, e.slot = h, slot
 	e.gen++
 	ev := unix.EpollEvent{Events: events, Fd: fd, Pad: e.gen}
-	if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, int(fd), &ev); err != nil {
+	if errno := rawEpollCtl(l.epfd, unix.EPOLL_CTL_ADD, fd, &ev); errno != 0 {
 		e.h = nil
-		return fmt.Errorf("relay: epoll_ctl add: %w", err)
+		return fmt.Errorf("relay: epoll_ctl add: %w", errno)
 	}
 	return nil
 }
@@ -249,15 +249,18 @@ func (l *Loop) add(fd int32, h handler, slot int, events uint32) error {
 func (l *Loop) modify(fd int32, events uint32) {
 	l.more = true
 	ev := unix.EpollEvent{Events: events, Fd: fd, Pad: l.table[fd].gen}
-	_ = unix.EpollCtl(l.epfd, unix.EPOLL_CTL_MOD, int(fd), &ev)
+	_ = rawEpollCtl(l.epfd, unix.EPOLL_CTL_MOD, fd, &ev)
 }
+
+// forget takes a descriptor off the table that is about to be closed: closing takes it out of epoll by itself.
+func (l *Loop) forget(fd int32) { l.table[fd].h = nil }
 
 func (l *Loop) remove(fd int32) {
 	if l.table[fd].h == nil {
 		return
 	}
 	l.table[fd].h = nil
-	_ = unix.EpollCtl(l.epfd, unix.EPOLL_CTL_DEL, int(fd), nil)
+	_ = rawEpollCtl(l.epfd, unix.EPOLL_CTL_DEL, fd, nil)
 }
 
 // maxSpare bounds the buffers that a loop keeps for reuse.

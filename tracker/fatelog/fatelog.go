@@ -85,56 +85,92 @@ func (l *Log) Close(ctx context.Context) error {
 	}
 }
 
+// gather is how long the writer lets lines gather after it was woken: a wake-up and a write for each would cost more than
+// the line.
+const gather = 10 * time.Millisecond
+
 func (l *Log) write() {
 	defer close(l.done)
 	w := writer{log: l}
+	t := time.NewTimer(gather)
+	defer t.Stop()
 	for {
 		select {
 		case e := <-l.lines:
 			w.line(e)
-		case <-l.closing:
-			for {
-				select {
-				case e := <-l.lines:
-					w.line(e)
-				default:
-					_ = l.out.Sync()
-					return
-				}
+			t.Reset(gather)
+			select {
+			case <-t.C:
+			case <-l.closing:
 			}
+			w.drain()
+		case <-l.closing:
+			w.drain()
+			_ = l.out.Sync()
+			return
 		}
 	}
 }
 
 // writer is what the one goroutine that writes keeps between lines.
 type writer struct {
-	log  *Log
-	buf  []byte
-	told uint64 // of the losses, those that a line has told
+	log     *Log
+	buf     []byte
+	lines   int    // in buf
+	telling uint64 // the losses that a line in buf tells
+	told    uint64 // the losses that lines which got through have told
+}
+
+// maxWrite bounds what is gathered for one write.
+const maxWrite = 32 << 10
+
+// drain writes all that is queued.
+func (w *writer) drain() {
+	for {
+		select {
+		case e := <-w.log.lines:
+			w.line(e)
+		default:
+			w.flush()
+			return
+		}
+	}
+}
+
+func (w *writer) flush() {
+	if w.lines == 0 {
+		return
+	}
+	if _, err := w.log.out.Write(w.buf); err != nil {
+		w.log.dropped.Add(uint64(w.lines)) // a log that can't be written has nowhere else to say so
+		w.telling = w.told
+	} else {
+		w.told = w.telling // only lines that got through have told it
+	}
+	w.buf, w.lines = w.buf[:0], 0
 }
 
 func (w *writer) line(e line) {
-	buf := append(w.buf[:0], `{"level":"info","ts":"`...)
+	buf := append(w.buf, `{"level":"info","ts":"`...)
 	buf = time.Now().UTC().AppendFormat(buf, "2006-01-02T15:04:05.000000Z")
 	buf = append(buf, `","logger":"fate","msg":"`...)
 	buf = append(buf, e.what.String()...)
 	buf = append(buf, ` ended",`...)
 	lost := w.log.dropped.Load()
-	if lost != w.told {
+	if lost != w.telling {
 		buf = append(buf, `"dropped_before":`...)
-		buf = strconv.AppendUint(buf, lost-w.told, 10)
+		buf = strconv.AppendUint(buf, lost-w.telling, 10)
 		buf = append(buf, ',')
 	}
 	start := len(buf)
 	buf = e.rec.AppendJSON(buf)
 	buf = append(buf[:start], buf[start+1:]...) // the record's own brace
 	buf = append(buf, '\n')
-	w.buf = buf
-	if _, err := w.log.out.Write(buf); err != nil {
-		w.log.dropped.Add(1) // a log that can't be written has nowhere else to say so
-		return
+	w.buf, w.telling = buf, lost
+	w.lines++
+	if len(w.buf) >= maxWrite {
+		w.flush()
 	}
-	w.told = lost // only a line that got through has told it
 }
 
 // WriteReport puts the report into a file, whole or not at all.
