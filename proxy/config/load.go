@@ -51,7 +51,7 @@ func Bind(fs *pflag.FlagSet) *Loader {
 	fs.StringVar(&c.Journal, "journal", "", "small file, on a volume that outlives the container, by which the next start finds what was lost in a crash")
 	fs.StringVar(&c.TerminationMessage, "termination-message", defaultTermination(), "where the report's short form goes (4096 bytes at most)")
 	fs.StringVar(&c.FateLog, "fate-log", "-", "where fate lines go: a file, or - for beside the log on stderr")
-	fs.IntVar(&c.FateLogRequests, "fate-log-requests", 200, "fate lines per second for ordinary requests (-1: all, 0: none); others always have one")
+	fs.IntVar(&c.FateLogRequests, "fate-log-requests", 20, "fate lines per second for ordinary requests (-1: all, 0: none); others always have one")
 	fs.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&c.LogFormat, "log-format", "json", "json or console")
 	fs.BoolVar(&c.DropPaths, "drop-paths", false, "keep request paths out of records")
