@@ -74,7 +74,7 @@ func openSurfaces(ctx context.Context, s *config.Config, reg *tracker.Registry, 
 	}
 	serveMetrics := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	cfg := admin.Config{
-		Registry: reg, Controller: c, Token: s.AdminToken, HookToken: s.HookToken,
+		Registry: reg, Controller: c, Settings: func() any { return s.Public() }, Token: s.AdminToken, HookToken: s.HookToken,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			serveMetrics.ServeHTTP(w, r)
 			select {

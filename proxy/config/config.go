@@ -69,3 +69,20 @@ func DefaultProbes() []string { return []string{"kube-probe/"} }
 
 // DefaultScrapers are the user agents of Prometheus.
 func DefaultScrapers() []string { return []string{"Prometheus/"} }
+
+// Public is the configuration without its secrets, in the file's own form: snake_case keys, durations as they are written.
+func (c *Config) Public() map[string]any {
+	inbound := make([]map[string]string, 0, len(c.Inbound))
+	for _, l := range c.Inbound {
+		inbound = append(inbound, map[string]string{"name": l.Name, "listen": l.Listen, "app": l.App, "proxy_protocol": l.ProxyProtocol, "send_proxy_protocol": l.SendProxyProtocol})
+	}
+	return map[string]any{
+		"inbound": inbound, "transparent_inbound": c.TransparentInbound, "transparent_outbound": c.TransparentOutbound,
+		"telemetry": c.Telemetry, "admin": c.Admin, "admin_token_file": c.adminTokenFile, "hook_token_file": c.hookTokenFile,
+		"lameduck": c.Lameduck.String(), "drain_timeout": c.DrainTimeout.String(), "closing_window": c.ClosingWindow.String(), "grace_period": c.GracePeriod.String(), "final_scrape": c.FinalScrape.String(),
+		"late": c.Late, "long_lived": c.LongLived, "strict_exit": c.StrictExit, "long_lived_after": c.LongLivedAfter.String(), "max_connections": c.MaxConnections, "loops": c.Loops,
+		"dial_timeout": c.DialTimeout.String(), "idle_timeout": c.IdleTimeout.String(), "tcp_keepalive": c.KeepAlive.String(), "tcp_user_timeout": c.UserTimeout.String(),
+		"report_file": c.ReportFile, "journal": c.Journal, "termination_message": c.TerminationMessage, "fate_log": c.FateLog, "fate_log_requests": c.FateLogRequests,
+		"log_level": c.LogLevel, "log_format": c.LogFormat, "drop_paths": c.DropPaths, "probe_agents": c.Probes, "scrape_agents": c.Scrapers, "pod": c.Pod, "namespace": c.Namespace, "node": c.Node,
+	}
+}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	_ "embed" // the page
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +46,8 @@ func NewAdmin(cfg Config) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/", notFound)
+	mux.HandleFunc("GET /{$}", page)
+	mux.HandleFunc("/", methodOrNotFound(mux))
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, http.StatusForbidden, "cross_origin", "a page of another origin may not change anything here")
@@ -53,18 +55,28 @@ func NewAdmin(cfg Config) http.Handler {
 	return cfg.guard(cross.Handler(mux))
 }
 
+//go:embed page.html
+var pageHTML []byte
+
+// page is the web page: it asks the same API. It may load nothing from elsewhere and be framed by nobody.
+func page(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'")
+	_, _ = w.Write(pageHTML)
+}
+
 // guard asks for the token; where none is configured, it refuses names other than loopback's, so that a page whose name was
 // bound to 127.0.0.1 can't read the API (DNS rebinding).
 func (cfg Config) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if cfg.Token != "" {
+		if cfg.Token != "" && r.URL.Path != "/" { // the page holds no facts; what it asks for does
 			token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			if !ok || !same(token, cfg.Token) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				fail(w, http.StatusUnauthorized, "unauthorized", "a bearer token is needed")
 				return
 			}
-		} else if !loopback(r.Host) {
+		} else if cfg.Token == "" && !loopback(r.Host) {
 			fail(w, http.StatusForbidden, "bad_host", "without a token this API answers to loopback names only")
 			return
 		}
@@ -98,7 +110,12 @@ func (cfg Config) done(w http.ResponseWriter, status int, err error) {
 
 func (cfg Config) list(what tracker.What, name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		q, err := parseQuery(what, r.URL.Query())
+		values, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			fail(w, http.StatusBadRequest, "bad_parameter", err.Error())
+			return
+		}
+		q, err := parseQuery(what, values)
 		if err != nil {
 			fail(w, http.StatusBadRequest, "bad_parameter", err.Error())
 			return
@@ -120,6 +137,9 @@ func parseQuery(what tracker.What, v url.Values) (tracker.Query, error) {
 	q := tracker.Query{What: what}
 	for name, vals := range v {
 		val := vals[0]
+		if len(vals) > 1 {
+			return q, fmt.Errorf("%s: given %d times", name, len(vals))
+		}
 		var err error
 		switch name {
 		case "state":
@@ -133,9 +153,9 @@ func parseQuery(what tracker.What, v url.Values) (tracker.Query, error) {
 		case "fate":
 			q.Fate, err = tracker.ParseFate(val)
 		case "older":
-			q.Older, err = time.ParseDuration(val)
+			q.Older, err = span(val)
 		case "idle":
-			q.Idle, err = time.ParseDuration(val)
+			q.Idle, err = span(val)
 		case "sort":
 			q.Sort, err = tracker.ParseSort(val)
 		case "limit":
@@ -152,6 +172,14 @@ func parseQuery(what tracker.What, v url.Values) (tracker.Query, error) {
 		}
 	}
 	return q, nil
+}
+
+func span(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err == nil && d < 0 {
+		err = errors.New("must not be negative")
+	}
+	return d, err
 }
 
 func pointer[T any](v T, err error) (*T, error) { return &v, err }
@@ -194,6 +222,9 @@ func (cfg Config) closeConnection(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// slowReader is how long a reader may take nothing before it is given up.
+const slowReader = 30 * time.Second
+
 // eventBuffer is how many events a slow reader may be behind before it misses some.
 const eventBuffer = 1024
 
@@ -208,10 +239,18 @@ func (cfg Config) events(w http.ResponseWriter, r *http.Request) {
 	if out.Flush() != nil {
 		return
 	}
+	beat := time.NewTicker(slowReader / 2)
+	defer beat.Stop()
 	for {
+		// A reader that takes nothing for this long is gone.
+		_ = out.SetWriteDeadline(time.Now().Add(slowReader))
 		select {
 		case <-r.Context().Done():
 			return
+		case <-beat.C: // a comment, so that a reader that is gone is found out
+			if _, err := fmt.Fprint(w, ":\n\n"); err != nil || out.Flush() != nil {
+				return
+			}
 		case e, ok := <-ch:
 			if !ok {
 				return

@@ -109,6 +109,12 @@ func TestRoutes(t *testing.T) {
 		{"GET", api.URL + "/v1/config", nil, 200, `{"a":1}`},
 		{"GET", api.URL + "/debug/pprof/", nil, 200, "goroutine"},
 		{"GET", api.URL + "/nothing", nil, 404, "not_found"},
+		{"GET", api.URL + "/", nil, 200, "<title>lastcall</title>"},
+		{"POST", api.URL + "/v1/streams", nil, 405, "method_not_allowed"},
+		{"DELETE", tel.URL + "/metrics", nil, 405, "method_not_allowed"},
+		{"GET", api.URL + "/v1/streams?older=-5s", nil, 400, "older"},
+		{"GET", api.URL + "/v1/streams?state=open&state=closed", nil, 400, "given 2 times"},
+		{"GET", api.URL + "/v1/streams?kind=%zz", nil, 400, "bad_parameter"},
 		{"GET", api.URL + "/v1/drain", []string{"Host", "rebound.example"}, 403, "bad_host"},
 	}
 	for _, tt := range tests {

@@ -10,6 +10,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/lastcall-proxy/lastcall/tracker"
@@ -45,7 +46,10 @@ func NewTelemetry(cfg Config) http.Handler {
 		}
 		text(w, http.StatusOK, "ok")
 	})
-	mux.Handle("GET /metrics", cfg.Metrics)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowReader)) // not supported by a test's recorder
+		cfg.Metrics.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /hooks/{token}/prestop", cfg.hook(func(w http.ResponseWriter, _ *http.Request) {
 		if err := cfg.Controller.StartDrain("prestop"); err != nil {
 			fail(w, http.StatusConflict, "conflict", err.Error())
@@ -54,7 +58,7 @@ func NewTelemetry(cfg Config) http.Handler {
 		text(w, http.StatusOK, "draining")
 	}))
 	mux.HandleFunc("GET /hooks/{token}/wait", cfg.hook(cfg.wait))
-	mux.HandleFunc("/", notFound)
+	mux.HandleFunc("/", methodOrNotFound(mux))
 	return mux
 }
 
@@ -113,6 +117,26 @@ func reply(w http.ResponseWriter, status int, v any) {
 
 func fail(w http.ResponseWriter, status int, code, message string) {
 	reply(w, status, map[string]map[string]string{"error": {"code": code, "message": message}})
+}
+
+// methodOrNotFound tells a wrong method from a wrong path.
+func methodOrNotFound(mux *http.ServeMux) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var allowed []string
+		for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			try := r.Clone(r.Context())
+			try.Method = m
+			if _, pattern := mux.Handler(try); m != r.Method && pattern != "/" && pattern != "" {
+				allowed = append(allowed, m)
+			}
+		}
+		if len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			fail(w, http.StatusMethodNotAllowed, "method_not_allowed", r.Method+" is not for "+r.URL.Path)
+			return
+		}
+		notFound(w, r)
+	}
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
