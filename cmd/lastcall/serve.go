@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
 
 	"github.com/lastcall-proxy/lastcall/proxy"
 	"github.com/lastcall-proxy/lastcall/proxy/config"
@@ -103,8 +104,12 @@ func wait(ctx context.Context, c *drain.Controller, signals <-chan os.Signal, lo
 	for {
 		select {
 		case sig := <-signals:
-			log.Info("signal", zap.String("signal", sig.String()))
-			c.Signal(sig.String())
+			name := sig.String()
+			if n, ok := sig.(syscall.Signal); ok {
+				name = unix.SignalName(n)
+			}
+			log.Info("signal", zap.String("signal", name))
+			c.Signal(name)
 			ended = c.Done()
 		case <-ended:
 			return

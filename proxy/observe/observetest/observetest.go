@@ -126,8 +126,21 @@ type Result struct {
 	Bytes  map[string]int
 }
 
-// Run plays steps to an observer, its bytes cut into pieces of at most size (0: whole).
+// Run plays steps to an observer, its bytes cut into pieces of at most size (0: whole). Each piece is overwritten after the
+// call that it was for: an observer that kept it shows.
 func Run(t testing.TB, newObs func(observe.Sink) observe.Observer, steps []Step, size int, agents ...string) Result {
+	t.Helper()
+	cut := func(rest int) int {
+		if size > 0 {
+			return min(rest, size)
+		}
+		return rest
+	}
+	return run(t, newObs, steps, cut, agents)
+}
+
+// run plays steps, in pieces as long as cut says of what is left of a step.
+func run(t testing.TB, newObs func(observe.Sink) observe.Observer, steps []Step, cut func(rest int) int, agents []string) Result {
 	t.Helper()
 	r := &Recorder{Bytes: make(map[string]int), Agents: make(map[string]bool)}
 	for _, a := range agents {
@@ -148,11 +161,11 @@ func Run(t testing.TB, newObs func(observe.Sink) observe.Observer, steps []Step,
 			others(o.EOF(s.Dir))
 		default:
 			for rest := []byte(s.Data); len(rest) > 0; {
-				n := len(rest)
-				if size > 0 {
-					n = min(n, size)
-				}
+				n := cut(len(rest))
 				out = apply(t, out, o.Data(s.Dir, rest[:n]), s.Dir, rest[:n])
+				for i := range n {
+					rest[i] = 0xa5
+				}
 				rest = rest[n:]
 			}
 		}
@@ -178,14 +191,32 @@ func apply(t testing.TB, out [2][]byte, edits []observe.Edit, dir observe.Direct
 	return out
 }
 
-// Splits plays steps whole and cut into pieces of every size up to 40, and fails where the result differs. It returns the
-// result of the whole run.
+// everyCut bounds the bytes up to which Splits cuts at each single place: the work grows with their square.
+const everyCut = 1 << 10
+
+// Splits plays steps whole, cut into pieces of every size up to 40, and, where they are short enough, cut in two at every
+// place; it fails where the result differs. It returns the result of the whole run.
 func Splits(t testing.TB, newObs func(observe.Sink) observe.Observer, steps []Step, agents ...string) Result {
 	t.Helper()
 	whole := Run(t, newObs, steps, 0, agents...)
 	for size := 1; size <= 40; size++ {
 		if diff := cmp.Diff(whole, Run(t, newObs, steps, size, agents...)); diff != "" {
 			t.Fatalf("cut into pieces of %d it differs (-whole +cut):\n%s", size, diff)
+		}
+	}
+	longest := 0
+	for _, s := range steps {
+		longest = max(longest, len(s.Data))
+	}
+	for last := 1; last < longest && longest <= everyCut; last++ {
+		cut := func(rest int) int {
+			if rest > last {
+				return rest - last
+			}
+			return rest
+		}
+		if diff := cmp.Diff(whole, run(t, newObs, steps, cut, agents)); diff != "" {
+			t.Fatalf("cut in two, %d bytes before the end, it differs (-whole +cut):\n%s", last, diff)
 		}
 	}
 	return whole

@@ -22,7 +22,10 @@ const (
 type Observer struct {
 	sink   observe.Sink
 	stream observe.Stream
-	buf    []byte // records so far; nil once the hello is done with
+	head   [5]byte // of the record that is being read
+	got    int     // bytes of it so far
+	left   int     // bytes of the record still to come
+	buf    []byte  // the message so far; nil once the hello is done with
 	done   bool
 }
 
@@ -43,24 +46,67 @@ func (o *Observer) Data(dir observe.Direction, p []byte) []observe.Edit {
 	return nil
 }
 
+// hello takes the next bytes of the client's records. Each byte is copied once, so that a hello sent in tiny pieces costs no
+// more than one sent whole.
 func (o *Observer) hello(p []byte) {
-	// Bytes past the bound are not needed: a longer hello is given up.
-	o.buf = append(o.buf, p[:min(len(p), maxHello-len(o.buf))]...)
-	msg, whole, ok := handshake(o.buf)
-	switch {
-	case !ok:
-		o.lost(LostGarbage)
-	case whole:
-		o.done, o.buf = true, nil
-		h, ok := parse(msg)
-		if !ok {
-			o.sink.LostTrack(LostGarbage)
-			return
+	for len(p) > 0 && !o.done {
+		if o.left == 0 {
+			o.head[o.got] = p[0]
+			o.got++
+			p = p[1:]
+			if !o.header() {
+				o.lost(LostGarbage)
+			}
+			continue
 		}
-		o.sink.Hello(h.sni, strings.Join(h.alpn, ","), h.version)
-	case len(o.buf) >= maxHello:
-		o.lost(LostTooLarge)
+		n := min(len(p), o.left)
+		o.left -= n
+		o.message(p[:n])
+		p = p[n:]
 	}
+}
+
+// header checks a record's header (RFC 8446 section 5.1) as far as it came, and opens the record when it is whole.
+func (o *Observer) header() bool {
+	const handshake, major, maxRecord = 22, 3, 1 << 14
+	switch o.got {
+	case 1:
+		return o.head[0] == handshake
+	case 2:
+		return o.head[1] == major
+	case len(o.head):
+		o.got, o.left = 0, int(binary.BigEndian.Uint16(o.head[3:]))
+		return o.left > 0 && o.left <= maxRecord
+	}
+	return true
+}
+
+// message takes bytes from inside a record: the handshake message, of which records are no boundaries.
+func (o *Observer) message(p []byte) {
+	const clientHello, header = 1, 4
+	o.buf = append(o.buf, p[:min(len(p), header+maxHello-len(o.buf))]...)
+	if o.buf[0] != clientHello {
+		o.lost(LostGarbage)
+		return
+	}
+	if len(o.buf) < header {
+		return
+	}
+	size := int(o.buf[1])<<16 | int(o.buf[2])<<8 | int(o.buf[3])
+	if size > maxHello {
+		o.lost(LostTooLarge)
+		return
+	}
+	if len(o.buf) < header+size {
+		return
+	}
+	h, ok := parse(o.buf[header : header+size])
+	if !ok {
+		o.lost(LostGarbage)
+		return
+	}
+	o.done, o.buf = true, nil
+	o.sink.Hello(h.sni, strings.Join(h.alpn, ","), h.version)
 }
 
 func (o *Observer) lost(reason string) {
@@ -76,43 +122,6 @@ func (o *Observer) Tell(observe.Order) []observe.Edit { return nil }
 
 // Idle is observe.Observer's.
 func (o *Observer) Idle() bool { return o.stream == nil }
-
-// handshake joins the handshake message that the records in b carry. ok is false when b is no such thing; whole says that
-// the message is complete.
-func handshake(b []byte) (msg []byte, whole, ok bool) {
-	const header, handshakeRecord, clientHello = 5, 22, 1
-	for len(b) > 0 {
-		if b[0] != handshakeRecord || (len(b) > 1 && b[1] != 3) {
-			return nil, false, false
-		}
-		if len(b) < header {
-			return nil, false, true
-		}
-		n := int(binary.BigEndian.Uint16(b[3:]))
-		if n == 0 || n > maxHello {
-			return nil, false, false
-		}
-		part := b[header:min(len(b), header+n)]
-		msg = append(msg, part...)
-		if len(msg) > 0 && msg[0] != clientHello {
-			return nil, false, false
-		}
-		if len(msg) >= 4 {
-			size := int(msg[1])<<16 | int(msg[2])<<8 | int(msg[3])
-			if size > maxHello {
-				return nil, false, false
-			}
-			if len(msg) >= 4+size {
-				return msg[4 : 4+size], true, true
-			}
-		}
-		b = b[header+len(part):]
-		if len(part) < n {
-			break
-		}
-	}
-	return nil, false, true
-}
 
 type hello struct {
 	sni     string
@@ -179,8 +188,9 @@ func parse(msg []byte) (h hello, ok bool) {
 				r.bad = r.bad || list.bad
 			case 43: // supported_versions
 				list := body.vector(1)
+				version = 0 // the legacy field means nothing beside this list (RFC 8446 section 4.2.1)
 				for len(list.b) > 0 && !list.bad {
-					if v := list.num(2); v&0x0f0f != 0x0a0a && v > version && v <= 0x0304 { // not GREASE (RFC 8701)
+					if v := list.num(2); v > version && v <= 0x0304 { // above are drafts and GREASE (RFC 8701)
 						version = v
 					}
 				}

@@ -31,7 +31,7 @@ type flow struct {
 	fin    bool
 	seen   int // payload bytes of a Close seen so far
 	code   int
-	closed bool // a Close of its source went by
+	closed bool // a Close went by: what follows means nothing (section 5.5.1), though late pongs are common
 	ours   bool // our Close went into it: the rest is swallowed
 }
 
@@ -65,28 +65,35 @@ func (o *Observer) Closing() (by observe.Direction, code int, ok bool) {
 
 // Data is observe.Observer's.
 func (o *Observer) Data(dir observe.Direction, p []byte) []observe.Edit {
-	if !o.done {
-		o.stream.Bytes(dir, len(p))
-	}
 	f := &o.flows[dir]
 	o.edits = o.edits[:0]
-	if f.ours {
-		return o.swallow(dir, 0, len(p))
-	}
-	if o.lost || o.done {
-		return nil
-	}
-	for i := 0; i < len(p); {
-		i += o.step(dir, p[i:])
-		if o.lost || o.done {
-			return o.result()
+	counted := 0 // of p: what lies behind the last Close is not the stream's, wherever the read was cut
+	for i := 0; i < len(p) && !o.lost && !o.done && !f.closed; {
+		n, whole := o.step(dir, p[i:])
+		i += n
+		if !whole {
+			continue
 		}
-		if o.ending && f.boundary() && !f.closed {
+		if f.opcode == opClose || o.ending {
+			o.stream.Bytes(dir, i-counted)
+			counted = i
+		}
+		o.frameEnd(dir)
+		if o.ending && !f.closed {
 			o.say(dir, i)
+			if !o.done {
+				o.stream.Bytes(dir, len(p)-i)
+			}
 			return o.swallow(dir, i, len(p)-i)
 		}
 	}
-	return o.result()
+	if !o.done {
+		o.stream.Bytes(dir, len(p)-counted)
+	}
+	if f.ours {
+		return o.swallow(dir, 0, len(p))
+	}
+	return nil
 }
 
 func (o *Observer) result() []observe.Edit {
@@ -106,24 +113,21 @@ func (o *Observer) swallow(dir observe.Direction, off, n int) []observe.Edit {
 	return o.result()
 }
 
-// step takes some bytes of one frame and tells how many.
-func (o *Observer) step(dir observe.Direction, p []byte) int {
+// step takes some bytes of one frame; it tells how many, and whether the frame is whole with them.
+func (o *Observer) step(dir observe.Direction, p []byte) (n int, whole bool) {
 	f := &o.flows[dir]
 	if f.left > 0 {
-		n := int(min(f.left, uint64(len(p))))
+		n = int(min(f.left, uint64(len(p))))
 		if f.opcode == opClose {
 			f.payload(p[:n])
 		}
 		f.left -= uint64(n)
-		if f.left == 0 {
-			o.frameEnd(dir)
-		}
-		return n
+		return n, f.left == 0
 	}
 	if f.got == 0 {
 		f.need = 2
 	}
-	n := copy(f.head[f.got:f.need], p)
+	n = copy(f.head[f.got:f.need], p)
 	f.got += n
 	if f.got == 2 && f.need == 2 {
 		switch f.head[1] & 0x7f {
@@ -137,17 +141,14 @@ func (o *Observer) step(dir observe.Direction, p []byte) int {
 		}
 	}
 	if f.got < f.need {
-		return n
+		return n, false
 	}
-	if !f.begin() || f.closed {
+	if !f.begin() {
 		o.lost = true
 		o.sink.LostTrack(LostFrame)
-		return n
+		return n, false
 	}
-	if f.left == 0 {
-		o.frameEnd(dir)
-	}
-	return n
+	return n, f.left == 0
 }
 
 // Opcodes.
@@ -254,8 +255,15 @@ func (o *Observer) finish() {
 	o.stream.Done(observe.Outcome{Verdict: observe.Completed, By: o.first, CloseCode: o.flows[o.first].code})
 }
 
-// EOF is observe.Observer's: a FIN without Close is the owner's to judge.
-func (o *Observer) EOF(observe.Direction) []observe.Edit { return nil }
+// EOF is observe.Observer's. A FIN without any Close is the owner's to judge; behind a Close it ends the stream as that
+// Close meant it, answered or not: many peers close the connection instead of replying (RFC 6455 section 7.1.1 wants both).
+func (o *Observer) EOF(observe.Direction) []observe.Edit {
+	o.edits = o.edits[:0]
+	if o.anyClose && !o.done && !o.ending {
+		o.finish()
+	}
+	return nil
+}
 
 // Tell is observe.Observer's. WebSocket has no farewell but its Close.
 func (o *Observer) Tell(order observe.Order) []observe.Edit {
