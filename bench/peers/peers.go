@@ -110,7 +110,7 @@ func Envoy(mode string) Spec {
 // App is the workload behind everybody: nginx with a ready answer of 128 bytes, and files beside its configuration.
 func App() Spec {
 	return Spec{Name: "app", Binary: "nginx", args: fileArg("-c"), config: func(p ports) string {
-		return nginxHead(p.dir) + "http { access_log off; sendfile on; keepalive_requests 100000000; keepalive_timeout 10m; root " + p.dir + "; open_file_cache max=10 inactive=10m; default_type text/plain;\n" +
+		return nginxHead(p.dir) + "http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; keepalive_timeout 10m; root " + p.dir + "; open_file_cache max=10 inactive=10m; default_type text/plain;\n" +
 			" server { listen " + p.listen + " backlog=4096; location = /128 { return 200 \"" + strings.Repeat("x", 128) + "\"; } } }\n"
 	}}
 }
