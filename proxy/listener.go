@@ -23,6 +23,7 @@ type listener struct {
 	transparent bool // the app is where the connection was going before it was redirected
 	proxyIn     bool // a PROXY protocol header may come first
 	proxyMust   bool // and must
+	forwarded   bool // HTTP/1 requests get the client's address in their heads
 	proxyOut    int  // version of the header that the app gets; 0: none
 
 	asked string // the address as configured
@@ -108,7 +109,7 @@ func (s *Server) plan(ctx context.Context) ([]*listener, error) {
 }
 
 func fromConfig(in config.Listener, app relay.Target) *listener {
-	l := &listener{name: in.Name, asked: in.Listen, app: app, proxyIn: in.ProxyProtocol != "", proxyMust: in.ProxyProtocol == "require"}
+	l := &listener{name: in.Name, forwarded: in.ForwardedHeaders, asked: in.Listen, app: app, proxyIn: in.ProxyProtocol != "", proxyMust: in.ProxyProtocol == "require"}
 	if l.name == "" {
 		l.name = in.Listen
 	}

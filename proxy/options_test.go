@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -136,4 +137,43 @@ func TestRefuseAndServeAgain(t *testing.T) {
 	}
 	_ = c.Close()
 	trackertest.WaitFor(t, w.reg, trackertest.Ended(tracker.WhatConnection, 1))
+}
+
+func TestForwardedHeaders(t *testing.T) {
+	for _, in := range []string{"", "accept"} {
+		w := newWorld(t, func(c *config.Config) { c.Inbound[0].ForwardedHeaders, c.Inbound[0].ProxyProtocol = true, in })
+		c, r := w.dial(t)
+		client, _, _ := strings.Cut(c.LocalAddr().String(), ":")
+		text := "GET /x HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n"
+		want := []string{"10.0.0.1", client}
+		if in != "" {
+			text = "PROXY TCP6 2001:db8::7 2001:db8::1 5000 80\r\n" + text
+			want[1] = "2001:db8::7"
+		}
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		a, err := w.app.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.ReadRequest(bufio.NewReader(a))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := req.Header["X-Forwarded-For"]; !slices.Equal(got, want) {
+			t.Errorf("X-Forwarded-For: got %q, want %q", got, want)
+		}
+		node := client
+		if in != "" {
+			node = `"[2001:db8::7]"`
+		}
+		if got := req.Header.Get("Forwarded"); got != "for="+node+";proto=http" {
+			t.Errorf("Forwarded: got %q", got)
+		}
+		_, _ = io.WriteString(a, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		answer(t, r)
+		_, _ = c.Close(), a.Close()
+		trackertest.WaitFor(t, w.reg, trackertest.Ended(tracker.WhatConnection, 1))
+	}
 }

@@ -57,6 +57,9 @@ func (s *session) prefaceDone(h *intercept.ProxyHeader, rest []byte, drop observ
 	if h != nil && h.Known {
 		p.src, p.dst = h.Source, h.Dest
 		s.conn.SetClient(h.Source.String())
+		if s.forwarded != nil {
+			s.forwarded = forwardedLines(h.Source.Addr())
+		}
 	}
 	for _, e := range p.toApp() {
 		drop.Insert = append(drop.Insert, e.Insert...)

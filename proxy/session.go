@@ -24,7 +24,8 @@ type session struct {
 	obs  observe.Observer // nil until the first byte
 	app  *relay.Target
 
-	preface *preface // nil once it is over
+	preface   *preface // nil once it is over
+	forwarded []byte   // header lines for requests; nil: none
 
 	active    int64 // when bytes last came from either side
 	protocol  observe.Kind
@@ -107,7 +108,7 @@ func (s *session) begin(dir observe.Direction, first byte) {
 	case first == 0x16:
 		s.obs = tlshello.New(s)
 	case first >= 'A' && first <= 'Z' || first >= 'a' && first <= 'z' || first == '\r' || first == '\n':
-		s.obs = http1.New(s, http1.Options{Upgrade: upgrade, Pool: &s.w.exchanges})
+		s.obs = http1.New(s, http1.Options{Upgrade: upgrade, Pool: &s.w.exchanges, Forwarded: s.forwarded})
 	default:
 		s.obs = opaque.New(s)
 	}

@@ -56,6 +56,9 @@ func (w *worker) open(fd int32, peer netip.AddrPort, l *listener, f tracker.Conn
 	}
 	s.link = link
 	w.sessions[s.conn.ID()] = s
+	if l.forwarded {
+		s.forwarded = forwardedLines(peer.Addr())
+	}
 	if l.proxyIn || l.proxyOut != 0 {
 		s.preface = newPreface(l, fd, peer)
 		if !l.proxyIn {

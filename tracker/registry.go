@@ -44,6 +44,8 @@ type Config struct {
 	// bounded number of ordinary ones. It is called outside locks by the goroutine that owns the shard, keeps the copy if
 	// it wants to, and must not block.
 	OnEnd func(what What, rec *Record)
+	// LinesDropped is nil or tells how many of OnEnd's records did not get into the fate log.
+	LinesDropped func() uint64
 	// Now is the time in nanoseconds since the epoch. By default the wall time of New plus monotonic progress.
 	Now func() int64
 	// Strict panics at what is a bug of the caller's: an end that CanOccur rules out, a stream opened on an ended

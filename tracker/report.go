@@ -28,7 +28,7 @@ type Report struct {
 	Farewells map[string]FarewellsReport `json:"farewells"`
 	// OthersFarewells are those the app or the client said by itself.
 	OthersFarewells map[string]uint64 `json:"others_farewells"`
-	// FateLinesDropped is for whoever writes the fate log to fill in.
+	// FateLinesDropped is what Config.LinesDropped says.
 	FateLinesDropped uint64 `json:"fate_lines_dropped"`
 	Advice           Advice `json:"advice"`
 }
@@ -91,6 +91,9 @@ func (r *Registry) Report() Report {
 		Survivors:       SurvivorsReport{Records: []Record{}},
 		Farewells:       map[string]FarewellsReport{},
 		OthersFarewells: map[string]uint64{},
+	}
+	if r.cfg.LinesDropped != nil {
+		rep.FateLinesDropped = r.cfg.LinesDropped()
 	}
 	if err := r.Check(); err != nil {
 		rep.Problem = err.Error()

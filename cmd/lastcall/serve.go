@@ -40,7 +40,7 @@ func serve(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
 		return failed(err)
 	}
 	defer func() { _ = out.Close() }()
-	fates := fatelog.New(fatelog.Config{Out: zapcore.AddSync(out)})
+	fates := fatelog.New(fatelog.Config{Out: zapcore.AddSync(out), Console: cfg.LogFormat == "console"})
 	loops := proxy.Loops(cfg.Loops)
 	var journal *tracker.Journal
 	var left tracker.Left
@@ -53,7 +53,7 @@ func serve(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
 				zap.Any("connections", left.ByKind(tracker.WhatConnection)), zap.Any("streams", left.ByKind(tracker.WhatStream)))
 		}
 	}
-	reg := tracker.New(tracker.Config{Shards: loops, OnEnd: fates.OnEnd, Journal: journal, Left: left, LongLivedAfter: cfg.LongLivedAfter, DropPaths: cfg.DropPaths, OrdinaryPerSecond: ordinary(cfg.FateLogRequests)})
+	reg := tracker.New(tracker.Config{Shards: loops, OnEnd: fates.OnEnd, LinesDropped: fates.Dropped, Journal: journal, Left: left, LongLivedAfter: cfg.LongLivedAfter, DropPaths: cfg.DropPaths, OrdinaryPerSecond: ordinary(cfg.FateLogRequests)})
 	srv, err := proxy.New(proxy.Config{Registry: reg, Loops: loops, Logger: log, Settings: cfg, Unobserved: !cfg.Observe})
 	if err != nil {
 		return failed(err)
@@ -127,7 +127,6 @@ func report(ctx context.Context, cfg *config.Config, reg *tracker.Registry, fate
 		log.Warn("fate log", zap.Error(err))
 	}
 	rep := reg.Report()
-	rep.FateLinesDropped = fates.Dropped()
 	if cfg.ReportFile != "" {
 		if err := fatelog.WriteReport(cfg.ReportFile, rep); err != nil {
 			log.Warn("report file", zap.Error(err))

@@ -62,6 +62,7 @@ type Listener struct {
 	App               string `yaml:"app"`                 // host:port or unix:PATH
 	ProxyProtocol     string `yaml:"proxy_protocol"`      // "", accept, require
 	SendProxyProtocol string `yaml:"send_proxy_protocol"` // "", v1, v2
+	ForwardedHeaders  bool   `yaml:"forwarded_headers"`   // X-Forwarded-For and Forwarded into HTTP/1 requests
 }
 
 // DefaultProbes are the user agents of kubelet probes.
@@ -72,9 +73,9 @@ func DefaultScrapers() []string { return []string{"Prometheus/"} }
 
 // Public is the configuration without its secrets, in the file's own form: snake_case keys, durations as they are written.
 func (c *Config) Public() map[string]any {
-	inbound := make([]map[string]string, 0, len(c.Inbound))
+	inbound := make([]map[string]any, 0, len(c.Inbound))
 	for _, l := range c.Inbound {
-		inbound = append(inbound, map[string]string{"name": l.Name, "listen": l.Listen, "app": l.App, "proxy_protocol": l.ProxyProtocol, "send_proxy_protocol": l.SendProxyProtocol})
+		inbound = append(inbound, map[string]any{"name": l.Name, "listen": l.Listen, "app": l.App, "proxy_protocol": l.ProxyProtocol, "send_proxy_protocol": l.SendProxyProtocol, "forwarded_headers": l.ForwardedHeaders})
 	}
 	return map[string]any{
 		"inbound": inbound, "transparent_inbound": c.TransparentInbound, "transparent_outbound": c.TransparentOutbound,

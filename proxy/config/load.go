@@ -212,8 +212,8 @@ func (l *Loader) fileListeners(val *yaml.Node) error {
 		}
 		for i := 0; i+1 < len(item.Content); i += 2 {
 			switch k := item.Content[i]; k.Value {
-			case "name", "listen", "app", "proxy_protocol", "send_proxy_protocol":
-			case "tls", "app_tls", "forwarded_headers":
+			case "name", "listen", "app", "proxy_protocol", "send_proxy_protocol", "forwarded_headers":
+			case "tls", "app_tls":
 				return fmt.Errorf("line %d: %s: not supported yet", k.Line, k.Value)
 			default:
 				return fmt.Errorf("line %d: %s: unknown key", k.Line, k.Value)

@@ -31,6 +31,12 @@ func parseInbound(v string) (Listener, error) {
 			l.ProxyProtocol = val
 		case name == "send-proxy-protocol":
 			l.SendProxyProtocol = val
+		case name == "forwarded-headers":
+			on, err := strconv.ParseBool(val)
+			if err != nil {
+				return l, fmt.Errorf("option forwarded-headers=%s: want true or false", val)
+			}
+			l.ForwardedHeaders = on
 		case strings.HasPrefix(name, "tls-"):
 			return l, fmt.Errorf("option %s: TLS termination is not supported yet", name)
 		default:

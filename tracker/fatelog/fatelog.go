@@ -27,8 +27,9 @@ const DefaultQueue = 64 << 10
 
 // Config sets up a Log.
 type Config struct {
-	Out   zapcore.WriteSyncer
-	Queue int // default DefaultQueue
+	Out     zapcore.WriteSyncer
+	Queue   int  // default DefaultQueue
+	Console bool // lines in the form of zap's console encoder instead of JSON
 }
 
 type line struct {
@@ -39,6 +40,7 @@ type line struct {
 // Log is a fate log. OnEnd feeds it, Close ends it.
 type Log struct {
 	out     zapcore.WriteSyncer
+	console bool
 	lines   chan line
 	dropped atomic.Uint64
 	done    chan struct{}
@@ -51,7 +53,7 @@ func New(cfg Config) *Log {
 	if cfg.Queue <= 0 {
 		cfg.Queue = DefaultQueue
 	}
-	l := &Log{out: cfg.Out, lines: make(chan line, cfg.Queue), done: make(chan struct{}), closing: make(chan struct{})}
+	l := &Log{out: cfg.Out, console: cfg.Console, lines: make(chan line, cfg.Queue), done: make(chan struct{}), closing: make(chan struct{})}
 	go l.write()
 	return l
 }
@@ -151,11 +153,15 @@ func (w *writer) flush() {
 }
 
 func (w *writer) line(e line) {
-	buf := append(w.buf, `{"level":"info","ts":"`...)
+	before, between, after := `{"level":"info","ts":"`, `","logger":"fate","msg":"`, ` ended",`
+	if w.log.console {
+		before, between, after = "", "\tinfo\tfate\t", " ended\t{"
+	}
+	buf := append(w.buf, before...)
 	buf = time.Now().UTC().AppendFormat(buf, "2006-01-02T15:04:05.000000Z")
-	buf = append(buf, `","logger":"fate","msg":"`...)
+	buf = append(buf, between...)
 	buf = append(buf, e.what.String()...)
-	buf = append(buf, ` ended",`...)
+	buf = append(buf, after...)
 	lost := w.log.dropped.Load()
 	if lost != w.telling {
 		buf = append(buf, `"dropped_before":`...)

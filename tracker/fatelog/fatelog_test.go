@@ -89,3 +89,20 @@ func TestFiles(t *testing.T) {
 		t.Error("a report into a missing folder: got no error")
 	}
 }
+
+func TestConsole(t *testing.T) {
+	var out bytes.Buffer
+	log := fatelog.New(fatelog.Config{Out: zapcore.AddSync(&out), Console: true})
+	reg := trackertest.New(t, tracker.Config{Shards: 1, OnEnd: log.OnEnd})
+	c := reg.Shard(0).OpenConn(tracker.ConnFacts{Client: "192.0.2.1:5", App: "a"})
+	c.End(tracker.End{Fate: tracker.Completed, By: tracker.ByClient, How: tracker.HowFIN})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := log.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	parts := bytes.Split(out.Bytes(), []byte("\t"))
+	if len(parts) != 5 || string(parts[1]) != "info" || string(parts[2]) != "fate" || string(parts[3]) != "connection ended" || !json.Valid(parts[4]) {
+		t.Errorf("line: got %q, want time, level, logger, message and the record, each behind a tab", out.String())
+	}
+}

@@ -31,6 +31,8 @@ const (
 type Options struct {
 	// Pool is shared by the observers of one goroutine; nil: the observer has its own.
 	Pool *Pool
+	// Forwarded is put at the end of every request's head: whole header lines that tell the client's address; empty: none.
+	Forwarded []byte
 	// RetryAfter is told to refused clients, in seconds; default 1.
 	RetryAfter int
 	// Upgrade gives the observer of an upgraded stream; nil, or a nil result, leaves it opaque.
@@ -112,6 +114,7 @@ type Observer struct {
 	justLost                 bool // in the call that is under way
 	replay                   bool // early bytes are read again: they are out already, no edit can be made
 	held                     []byte
+	cr                       bool // a CR at the start of a line is held back: the end of the head may follow
 	refusal                  []byte
 	edits                    []observe.Edit
 }
@@ -172,6 +175,7 @@ func (o *Observer) drop(dir observe.Direction, off, n int) {
 // lose stops understanding for good.
 func (o *Observer) lose(reason string) {
 	o.mode, o.justLost = opaque, true
+	o.giveBack()
 	o.early, o.held, o.req.line, o.res.line = nil, nil, nil, nil
 	if n := len(o.queue); n > 0 {
 		o.tail = [2]observe.Stream{observe.FromClient: o.queue[n-1].stream, observe.FromApp: o.queue[0].stream}
@@ -182,6 +186,7 @@ func (o *Observer) lose(reason string) {
 // notHTTP gives up before anything was lost: the connection never was HTTP/1.
 func (o *Observer) notHTTP() {
 	o.mode = opaque
+	o.giveBack()
 	s := o.queue[0].stream
 	o.tail = [2]observe.Stream{s, s}
 	s.SetKind(observe.TCP)
@@ -195,6 +200,9 @@ func (o *Observer) EOF(dir observe.Direction) []observe.Edit {
 	o.edits = o.edits[:0]
 	if o.mode == handed {
 		return o.next.EOF(dir)
+	}
+	if dir == observe.FromClient {
+		o.giveBack()
 	}
 	if o.mode == parsing && dir == observe.FromApp && o.res.state == stUntilClose {
 		o.answered(0)

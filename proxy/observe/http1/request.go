@@ -26,6 +26,7 @@ func (o *Observer) requests(p []byte) {
 				o.begin()
 				o.start = i
 			}
+			o.forward(m, p, i)
 			line, n := m.takeLine(p[i:])
 			i += n
 			if m.size > maxHead {
