@@ -69,7 +69,7 @@ func (s *session) prefaceDone(h *intercept.ProxyHeader, rest []byte, drop observ
 		return edits
 	}
 	if s.obs == nil {
-		s.begin(observe.FromClient, rest[0])
+		s.begin(observe.FromClient, rest)
 	}
 	at := 0
 	for _, e := range s.obs.Data(observe.FromClient, rest) {

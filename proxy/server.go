@@ -143,9 +143,9 @@ func (s *Server) CloseConn(id uint64, polite bool) error {
 		switch {
 		case k == nil:
 		case polite:
-			k.endPolitely(tracker.Kicked, tracker.ByOperator, "closed through the API")
+			k.endPolitely(tracker.Kicked, tracker.ByOperator, kickedReason)
 		default:
-			k.kill(tracker.End{Fate: tracker.Kicked, By: tracker.ByOperator, How: tracker.HowRST, Reason: "closed through the API"})
+			k.kill(tracker.End{Fate: tracker.Kicked, By: tracker.ByOperator, How: tracker.HowRST, Reason: kickedReason})
 		}
 	})
 	wait := time.NewTimer(time.Second)

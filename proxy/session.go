@@ -7,7 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lastcall-proxy/lastcall/proxy/observe"
+	"github.com/lastcall-proxy/lastcall/proxy/observe/detect"
 	"github.com/lastcall-proxy/lastcall/proxy/observe/http1"
+	"github.com/lastcall-proxy/lastcall/proxy/observe/http2"
 	"github.com/lastcall-proxy/lastcall/proxy/observe/opaque"
 	"github.com/lastcall-proxy/lastcall/proxy/observe/tlshello"
 	"github.com/lastcall-proxy/lastcall/proxy/observe/websocket"
@@ -38,6 +40,7 @@ type session struct {
 	rejected  bool // a late request of it was refused
 	lost      bool // its observer has lost track: opaque from then on
 	ended     bool // a stream of it was ended politely
+	kicked    bool // by an operator
 
 	// The first explicit cause of its end. decided says that there is one.
 	decided bool
@@ -93,28 +96,25 @@ func (s *session) Data(dir observe.Direction, p []byte) []observe.Edit {
 		return s.prefaced(p)
 	}
 	if s.obs == nil {
-		s.begin(dir, p[0])
+		s.begin(dir, p)
 	}
 	return s.obs.Data(dir, p)
 }
 
-// begin picks the observer by the first byte: a TLS record, the first letter of an HTTP method, or neither.
-func (s *session) begin(dir observe.Direction, first byte) {
-	switch {
-	case s.w.srv.cfg.Unobserved:
-		s.obs = opaque.New(s)
-	case dir == observe.FromApp:
-		s.obs = opaque.New(s)
-	case first == 0x16:
-		s.obs = tlshello.New(s)
-	case first >= 'A' && first <= 'Z' || first >= 'a' && first <= 'z' || first == '\r' || first == '\n':
-		s.obs = http1.New(s, http1.Options{Upgrade: upgrade, Pool: &s.w.exchanges, Forwarded: s.forwarded})
-	default:
-		s.obs = opaque.New(s)
+// begin picks the observer by the first bytes.
+func (s *session) begin(dir observe.Direction, p []byte) {
+	is := detect.Opaque
+	if dir == observe.FromClient && !s.w.srv.cfg.Unobserved {
+		is = detect.Of(p)
+	}
+	if is == detect.Undecided {
+		s.obs = detect.New(s.choose)
+	} else {
+		s.obs = s.choose(is)
 	}
 	if s.rejecting {
 		s.obs.Tell(observe.OrderReject)
-		if _, isHello := s.obs.(*tlshello.Observer); isHello {
+		if is == detect.TLS {
 			s.refuse()
 		}
 		return
@@ -122,11 +122,36 @@ func (s *session) begin(dir observe.Direction, first byte) {
 	s.tellPhase()
 }
 
-func upgrade(sink observe.Sink, st observe.Stream, kind observe.Kind) observe.Observer {
-	if kind == observe.WebSocket {
-		return websocket.New(sink, st)
+func (s *session) choose(is detect.Protocol) observe.Observer {
+	switch is {
+	case detect.TLS:
+		return tlshello.New(s)
+	case detect.HTTP1:
+		return http1.New(s, http1.Options{Upgrade: s.upgrade, Pool: &s.w.exchanges, Forwarded: s.forwarded})
+	case detect.HTTP2:
+		return http2.New(s, s.http2Options())
+	case detect.Opaque, detect.Undecided:
 	}
-	return nil
+	return opaque.New(s)
+}
+
+func (s *session) http2Options() http2.Options {
+	return http2.Options{Pool: &s.w.http2, WebSocket: newWebSocket}
+}
+
+func newWebSocket(sink observe.Sink, st observe.Stream) observe.Observer {
+	return websocket.New(sink, st)
+}
+
+func (s *session) upgrade(sink observe.Sink, st observe.Stream, r *observe.Request) observe.Observer {
+	switch r.Kind {
+	case observe.WebSocket:
+		return websocket.New(sink, st)
+	case observe.HTTP2:
+		return http2.NewUpgraded(sink, st, r.Settings, s.http2Options())
+	default:
+		return nil
+	}
 }
 
 // refuse resets a late connection of a protocol that has no word for it.
@@ -266,6 +291,10 @@ func (s *session) closeIdle() {
 	if s.finishing || !s.idle() {
 		return
 	}
+	if s.protocol == observe.HTTP2 && !s.lost { // its last GOAWAY first, then CloseAfter
+		s.link.Apply(s.obs.Tell(observe.OrderReject))
+		return
+	}
 	e := tracker.End{Fate: tracker.Drained, By: tracker.ByLastcall, How: tracker.HowFIN, Stage: tracker.StageIdle}
 	if s.rejecting {
 		e.Fate, e.Reason = tracker.Rejected, "late arrival"
@@ -281,6 +310,9 @@ func (s *session) closeIdle() {
 func (s *session) endPolitely(fate tracker.Fate, by tracker.Party, reason string) {
 	if s.finishing {
 		return
+	}
+	if fate == tracker.Kicked {
+		s.kicked = true
 	}
 	if s.idle() {
 		if fate == tracker.Ended {

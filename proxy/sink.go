@@ -24,6 +24,10 @@ func (s *session) Begin(k observe.Kind) observe.Stream {
 func (s *session) Protocol(k observe.Kind) {
 	s.protocol = k
 	s.conn.SetKind(kinds[k])
+	if k == observe.HTTP2 && s.rejecting { // whether it is a probe's only its first stream tells, and many clients wait for the app's SETTINGS
+		s.rejecting = false
+		s.dial()
+	}
 }
 
 // Hello is observe.Sink's.
@@ -45,8 +49,12 @@ func (s *session) Admit(r *observe.Request) bool {
 // Farewell is observe.Sink's.
 func (s *session) Farewell(own bool) {
 	kind := tracker.FarewellConnectionClose
-	if s.protocol == observe.WebSocket {
+	switch s.protocol {
+	case observe.WebSocket:
 		kind = tracker.FarewellWebSocketClose
+	case observe.HTTP2:
+		kind = tracker.FarewellGoAway
+	default:
 	}
 	s.conn.Farewell(kind, own, s.w.loop.Now())
 }
@@ -60,7 +68,7 @@ func (s *session) CloseAfter() {
 	e := tracker.End{Fate: tracker.Drained, By: tracker.ByLastcall, How: tracker.HowProtocol}
 	switch {
 	case s.ended:
-		e.Fate, e.Reason = tracker.Ended, "closing window"
+		e.Fate, e.By, e.Reason = s.politely()
 	case s.rejected && s.conn.Late():
 		e.Fate, e.Stage, e.Reason = tracker.Rejected, tracker.StageRequest, "late arrival"
 		s.conn.Answer(tracker.AnswerRejected)
@@ -74,6 +82,23 @@ func (s *session) CloseAfter() {
 func (s *session) LostTrack(reason string) {
 	s.lost = true
 	s.w.shard.LostTrack(kinds[s.protocol], reason)
+}
+
+// politely is the fate of what we ended with a goodbye.
+func (s *session) politely() (tracker.Fate, tracker.Party, string) {
+	if s.kicked {
+		return tracker.Kicked, tracker.ByOperator, kickedReason
+	}
+	return tracker.Ended, tracker.ByLastcall, "closing window"
+}
+
+const kickedReason = "closed through the API"
+
+// Broken is observe.Sink's.
+func (s *session) Broken(reason string) {
+	s.w.shard.LostTrack(kinds[s.protocol], reason)
+	s.decide(tracker.End{Fate: tracker.Failed, By: tracker.ByLastcall, How: tracker.HowRST, Reason: reason})
+	s.w.loop.Do(s.link.Kill) // not from inside the link's own call
 }
 
 // classOf tells the cluster's own traffic by its user agent.
@@ -108,6 +133,12 @@ func (t *stream) Head(r *observe.Request) {
 // Status is observe.Stream's.
 func (t *stream) Status(code int) { t.rec.SetStatus(code) }
 
+// GRPCStatus is observe.Stream's.
+func (t *stream) GRPCStatus(code int) { t.rec.SetGRPCStatus(code) }
+
+// HalfClosed is observe.Stream's.
+func (t *stream) HalfClosed(d observe.Direction) { t.rec.HalfClosed(party(d), t.sess.w.loop.Now()) }
+
 // SetKind is observe.Stream's.
 func (t *stream) SetKind(k observe.Kind) { t.rec.SetKind(kinds[k]) }
 
@@ -127,16 +158,17 @@ func (t *stream) Message(d observe.Direction) { t.rec.AddMessage(party(d)) }
 func (t *stream) Done(o observe.Outcome) {
 	s := t.sess
 	e := tracker.End{How: tracker.HowProtocol, By: party(o.By), CloseCode: o.CloseCode, Reason: o.Reason, At: s.w.loop.Now()}
+	if o.Reset != "" {
+		e.How, e.ResetCode = tracker.HowRST, o.Reset
+	}
 	switch o.Verdict {
 	case observe.Completed:
 		e.Fate = tracker.Completed
 	case observe.Aborted:
 		e.Fate = tracker.Aborted
 	case observe.Ended:
-		e.Fate, e.By, s.ended = tracker.Ended, tracker.ByLastcall, true
-		if e.Reason == "" {
-			e.Reason = "closing window"
-		}
+		s.ended = true
+		e.Fate, e.By, e.Reason = s.politely()
 	case observe.Rejected:
 		e.Fate, e.By, e.Stage, s.rejected = tracker.Rejected, tracker.ByLastcall, tracker.StageRequest, true
 		if e.Reason == "" {

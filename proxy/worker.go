@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lastcall-proxy/lastcall/proxy/observe/http1"
+	"github.com/lastcall-proxy/lastcall/proxy/observe/http2"
 	"github.com/lastcall-proxy/lastcall/proxy/relay"
 	"github.com/lastcall-proxy/lastcall/tracker"
 )
@@ -22,6 +23,7 @@ type worker struct {
 	rejecting bool // late arrivals are refused
 	free      []*stream
 	exchanges http1.Pool
+	http2     http2.Pool
 }
 
 // maxFreeStreams bounds the stream handles that a worker keeps for reuse.

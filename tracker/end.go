@@ -46,7 +46,12 @@ func (c *Conn) EndStreams(e End) {
 		c.broke, c.lastWaiting = c.stage(), c.waiting()
 	}
 	for st := c.streams.front(); st != nil; st = c.streams.front() {
-		st.End(e)
+		own := e
+		// The app's answer was whole; what was missing of the request was not wanted any more.
+		if by := Party(st.state.Load() >> halfShift & 0xff); by == ByApp && (st.kind == KindHTTP2 || st.kind == KindGRPC) && e.Fate == Aborted {
+			own.Fate, own.By, own.How = Completed, ByApp, HowProtocol
+		}
+		st.End(own)
 	}
 }
 

@@ -162,6 +162,9 @@ func (sn *snap) record(now int64) Record {
 	if sn.status != 0 {
 		r.Status = strconv.Itoa(int(sn.status))
 	}
+	if sn.grpcStatus != 0 {
+		r.GRPCStatus = strconv.Itoa(int(sn.grpcStatus) - 1)
+	}
 	if sn.halfBy != ByUnknown {
 		r.HalfClosedAgo = new(since(now, sn.halfAt))
 	}

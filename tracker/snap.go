@@ -24,6 +24,7 @@ type snap struct {
 	head                  []byte // own buffer
 	lens                  [4]uint16
 	status                uint16
+	grpcStatus            uint8 // plus one; 0: none
 	closeCode             int
 	resetCode, reason     string
 	opened, ended, halfAt int64 // ended 0: open
@@ -87,17 +88,18 @@ func (s *Stream) copyTo(sn *snap, now int64) {
 	*sn = snap{
 		what: WhatStream, conn: s.connID, n: s.n, kind: s.kind, class: s.class, dir: s.dir,
 		fate: s.fate, by: s.by, how: s.how, reason: s.reason, facts: s.facts, head: head, lens: s.lens, method: s.method,
-		opened: s.opened, ended: s.ended, halfBy: s.halfBy, halfAt: s.halfAt,
+		opened: s.opened, ended: s.ended,
 		farewell: s.farewell, toldAt: s.toldAt, began: s.began, drainAt: s.drainAt,
-		status: uint16(s.state.Load() >> statusShift), closeCode: s.closeCode, resetCode: s.resetCode,
+		status: uint16(s.state.Load() >> statusShift), grpcStatus: s.grpcStatus(), closeCode: s.closeCode, resetCode: s.resetCode,
 	}
+	sn.halfBy, sn.halfAt = s.half()
 	for i := range sn.bytes {
 		sn.bytes[i], sn.messages[i] = s.bytes[i].Load(), s.messages[i].Load()
 		sn.last[i] = s.lastActive(i)
 	}
 	if s.fate == FateOpen {
 		c := s.conn
-		sn.facts, sn.farewell, sn.toldAt, sn.began, sn.halfBy, sn.halfAt = c.facts, c.farewell, c.toldAt, c.began, c.halfBy, c.halfAt
+		sn.facts, sn.farewell, sn.toldAt, sn.began = c.facts, c.farewell, c.toldAt, c.began
 		sn.stage, sn.waiting, sn.longLived = s.stage(), s.waiting(), s.longLived(now)
 		c.shard.copyDrain(sn, s.epoch)
 	} else {

@@ -20,7 +20,8 @@ type Stream struct {
 	bytes    [2]atomic.Int64
 	last     [2]atomic.Int64 // see AddBytes
 	messages [2]atomic.Int64
-	state    atomic.Uint64 // stage, waiting, status
+	state    atomic.Uint64 // stage, waiting, status, own half-close, gRPC status
+	halfOwn  atomic.Int64  // when one side ended its part of the stream alone; see HalfClosed
 
 	// Written by the owner under the shard's mu; read by the owner without it.
 	kind      Kind
@@ -54,6 +55,8 @@ const (
 	streamStageShift = 0
 	waitingShift     = 8
 	statusShift      = 16
+	halfShift        = 32
+	grpcShift        = 40 // the code plus one
 )
 
 // Indexes of Stream.lens.
@@ -171,6 +174,33 @@ func (s *Stream) SetWaiting(w WaitingOn) { s.setState(waitingShift, 0xff, uint64
 
 // SetStage says how far the stream is.
 func (s *Stream) SetStage(st Stage) { s.setState(streamStageShift, 0xff, uint64(st)) }
+
+// SetGRPCStatus gives a gRPC call's status code.
+func (s *Stream) SetGRPCStatus(code int) {
+	if code >= 0 && code < 0xff {
+		s.setState(grpcShift, 0xff, uint64(code)+1)
+	}
+}
+
+// HalfClosed says that a side has ended its part of the stream while the other one goes on (HTTP/2 END_STREAM): the record
+// shows that instead of the connection's FIN.
+func (s *Stream) HalfClosed(by Party, now int64) {
+	s.halfOwn.Store(now)
+	s.setState(halfShift, 0xff, uint64(by))
+}
+
+// half is which side is closed, and since when: the stream's own, or else the connection's.
+func (s *Stream) half() (Party, int64) {
+	if by := Party(s.state.Load() >> halfShift & 0xff); by != ByUnknown {
+		return by, s.halfOwn.Load()
+	}
+	if s.fate == FateOpen {
+		return s.conn.halfBy, s.conn.halfAt
+	}
+	return s.halfBy, s.halfAt
+}
+
+func (s *Stream) grpcStatus() uint8 { return uint8(s.state.Load() >> grpcShift) }
 
 func (s *Stream) setState(shift int, mask, v uint64) {
 	s.state.Store(s.state.Load()&^(mask<<shift) | v<<shift)

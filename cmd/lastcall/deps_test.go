@@ -22,6 +22,9 @@ func rooms() map[string][]string {
 		"proxy/observe":             {}, // parsers report to a Sink: no tracker, logger or metrics
 		"proxy/observe/observetest": {"proxy/observe"},
 		"proxy/observe/opaque":      {"proxy/observe"},
+		"proxy/observe/detect":      {"proxy/observe"},
+		"proxy/observe/grpc":        {},
+		"proxy/observe/http2":       {"proxy/observe", "proxy/observe/grpc"},
 		"proxy/observe/sse":         {},
 		"proxy/observe/tlshello":    {"proxy/observe"},
 		"proxy/observe/websocket":   {"proxy/observe"},
@@ -29,7 +32,7 @@ func rooms() map[string][]string {
 		"proxy/relay":               {"proxy/observe"}, // relay and parsers meet only in observe
 		"proxy/drain":               {"tracker"},       // knows tracker, not protocols
 		// The server wires them; exporters stay outside: facts leave through the registry.
-		"proxy": {"proxy/config", "proxy/intercept", "proxy/observe", "proxy/observe/http1", "proxy/observe/opaque", "proxy/observe/tlshello", "proxy/observe/websocket", "proxy/relay", "tracker"},
+		"proxy": {"proxy/config", "proxy/intercept", "proxy/observe", "proxy/observe/detect", "proxy/observe/http1", "proxy/observe/http2", "proxy/observe/opaque", "proxy/observe/tlshello", "proxy/observe/websocket", "proxy/relay", "tracker"},
 		// Only cmd wires everything, and nobody imports it.
 		"cmd/lastcall": {"proxy", "proxy/config", "proxy/drain", "proxy/intercept", "tracker", "tracker/admin", "tracker/fatelog", "tracker/prom"},
 	}

@@ -54,8 +54,8 @@ const (
 	SSE                   // an HTTP/1 response of type text/event-stream
 	WebSocket             // after a 101 to a WebSocket handshake
 	Tunnel                // after CONNECT, or a 101 to another protocol
-	HTTP2                 // reserved: relayed as TCP today
-	GRPC                  // reserved: relayed as TCP today
+	HTTP2                 // an HTTP/2 exchange
+	GRPC                  // a gRPC call over HTTP/2, or of one of its relatives
 )
 
 // Observer is a push parser over both flows of one connection. All methods are called from one goroutine.
@@ -112,12 +112,16 @@ type Sink interface {
 	// LostTrack says that the observer has stopped understanding and is quiet from now on. Streams that were in flight
 	// stay open and count as opaque until the connection ends. Reason is one of the observer package's constants.
 	LostTrack(reason string)
+	// Broken says that the observer has lost track where its edits don't let it go quiet: the owner must close both sides.
+	// Reason is as LostTrack's.
+	Broken(reason string)
 }
 
 // Request is the head of a request as far as it is known to a record. Fields are valid during the call only.
 type Request struct {
 	Method, Path, Authority, UserAgent []byte // Path without its query
-	Kind                               Kind   // what it asks for: WebSocket for a WebSocket handshake, Tunnel for CONNECT, else HTTP1
+	Settings                           []byte // of an Upgrade: h2c (RFC 7540 section 3.2.1)
+	Kind                               Kind   // what it asks for: WebSocket for a WebSocket handshake, Tunnel for CONNECT, HTTP2 for h2c, else HTTP1, or HTTP2 or GRPC on such a connection
 }
 
 // Waiting says whose turn it is on a stream.
@@ -146,6 +150,10 @@ type Stream interface {
 	Head(r *Request)
 	// Status gives the final response's status code (not 1xx, except 101).
 	Status(code int)
+	// GRPCStatus gives a gRPC call's status code, from its trailers.
+	GRPCStatus(code int)
+	// HalfClosed says that one side has ended its part of the stream while the other goes on (HTTP/2 END_STREAM).
+	HalfClosed(dir Direction)
 	// SetKind changes the kind: an SSE response, an upgrade done, or bytes that turned out not to be HTTP.
 	SetKind(k Kind)
 	// State says whose turn it is and how far the stream is, whenever that changes.
@@ -163,6 +171,7 @@ type Outcome struct {
 	Verdict   Verdict
 	By        Direction // who ended it, for Completed and Aborted
 	CloseCode int       // WebSocket
+	Reset     string    // name of the HTTP/2 error code, if it was a RST_STREAM
 	Reason    string    // a few words, "" if there is nothing to add
 }
 

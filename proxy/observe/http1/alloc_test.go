@@ -5,25 +5,8 @@ import (
 
 	"github.com/lastcall-proxy/lastcall/proxy/observe"
 	"github.com/lastcall-proxy/lastcall/proxy/observe/http1"
+	"github.com/lastcall-proxy/lastcall/proxy/observe/observetest"
 )
-
-// deaf is a sink and stream that keeps nothing.
-type deaf struct{}
-
-func (deaf) Begin(observe.Kind) observe.Stream    { return deaf{} }
-func (deaf) Protocol(observe.Kind)                {}
-func (deaf) Hello(_, _, _ string)                 {}
-func (deaf) Admit(*observe.Request) bool          { return true }
-func (deaf) Farewell(bool)                        {}
-func (deaf) CloseAfter()                          {}
-func (deaf) LostTrack(string)                     {}
-func (deaf) Head(*observe.Request)                {}
-func (deaf) Status(int)                           {}
-func (deaf) SetKind(observe.Kind)                 {}
-func (deaf) State(observe.Waiting, observe.Stage) {}
-func (deaf) Bytes(observe.Direction, int)         {}
-func (deaf) Message(observe.Direction)            {}
-func (deaf) Done(observe.Outcome)                 {}
 
 var (
 	browser = []byte("GET /a?q=1 HTTP/1.1\r\nHost: h.example\r\nUser-Agent: Mozilla/5.0\r\nAccept: */*\r\nAccept-Encoding: gzip, br\r\nCookie: a=b\r\n\r\n")
@@ -36,7 +19,7 @@ func exchange(o *http1.Observer) {
 }
 
 func TestNoAllocationPerExchange(t *testing.T) {
-	o := http1.New(deaf{}, http1.Options{})
+	o := http1.New(observetest.Deaf{}, http1.Options{})
 	exchange(o)
 	if n := testing.AllocsPerRun(1000, func() { exchange(o) }); n != 0 {
 		t.Errorf("allocations per exchange: got %v, want 0", n)
@@ -44,7 +27,7 @@ func TestNoAllocationPerExchange(t *testing.T) {
 }
 
 func BenchmarkExchange(b *testing.B) {
-	o := http1.New(deaf{}, http1.Options{})
+	o := http1.New(observetest.Deaf{}, http1.Options{})
 	b.ReportAllocs()
 	for b.Loop() {
 		exchange(o)

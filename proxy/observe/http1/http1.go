@@ -36,7 +36,7 @@ type Options struct {
 	// RetryAfter is told to refused clients, in seconds; default 1.
 	RetryAfter int
 	// Upgrade gives the observer of an upgraded stream; nil, or a nil result, leaves it opaque.
-	Upgrade func(sink observe.Sink, s observe.Stream, kind observe.Kind) observe.Observer
+	Upgrade func(sink observe.Sink, s observe.Stream, r *observe.Request) observe.Observer
 }
 
 // exchange is one request and its response.
@@ -68,7 +68,7 @@ func (p *Pool) take() *exchange {
 	e := p.free[n-1]
 	p.free = p.free[:n-1]
 	r := e.request
-	*e = exchange{request: observe.Request{Method: r.Method[:0], Path: r.Path[:0], Authority: r.Authority[:0], UserAgent: r.UserAgent[:0]}}
+	*e = exchange{request: observe.Request{Method: r.Method[:0], Path: r.Path[:0], Authority: r.Authority[:0], UserAgent: r.UserAgent[:0], Settings: r.Settings[:0]}}
 	return e
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 func newObs(s observe.Sink) observe.Observer {
-	return http1.New(s, http1.Options{Upgrade: func(sink observe.Sink, st observe.Stream, k observe.Kind) observe.Observer {
-		if k == observe.WebSocket {
+	return http1.New(s, http1.Options{Upgrade: func(sink observe.Sink, st observe.Stream, r *observe.Request) observe.Observer {
+		if r.Kind == observe.WebSocket {
 			return websocket.New(sink, st)
 		}
 		return nil

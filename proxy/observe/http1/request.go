@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"encoding/base64"
 
 	"github.com/lastcall-proxy/lastcall/proxy/observe"
 )
@@ -161,8 +162,11 @@ func (o *Observer) requestLine(line, p []byte, start, end int) bool {
 		m.framing(name, value)
 		switch name[0] | 0x20 {
 		case 'h':
-			if len(o.cur.request.Authority) == 0 && foldEqual(name, "host") {
+			switch {
+			case len(o.cur.request.Authority) == 0 && foldEqual(name, "host"):
 				o.cur.request.Authority = append(o.cur.request.Authority, value...)
+			case foldEqual(name, "http2-settings"):
+				o.cur.request.Settings, _ = base64.RawURLEncoding.AppendDecode(o.cur.request.Settings[:0], value) // RFC 7540 section 3.2.1; the app judges it
 			}
 		case 'u':
 			switch {
@@ -170,8 +174,11 @@ func (o *Observer) requestLine(line, p []byte, start, end int) bool {
 				o.cur.request.UserAgent = append(o.cur.request.UserAgent[:0], value...)
 			case foldEqual(name, "upgrade"):
 				o.cur.kind = observe.Tunnel
-				if foldEqual(value, "websocket") {
+				switch {
+				case foldEqual(value, "websocket"):
 					o.cur.kind = observe.WebSocket
+				case foldEqual(value, "h2c"):
+					o.cur.kind = observe.HTTP2
 				}
 			}
 		}

@@ -246,7 +246,7 @@ func (o *Observer) handOver(e *exchange, p []byte, end int) {
 	early := o.early
 	o.early, o.req.line, o.res.line, o.queue = nil, nil, nil, nil
 	if o.opt.Upgrade != nil {
-		if n := o.opt.Upgrade(o.sink, s, e.kind); n != nil {
+		if n := o.opt.Upgrade(o.sink, s, &e.request); n != nil {
 			o.next, o.mode = n, handed
 		}
 	}

@@ -26,11 +26,20 @@ func (Deaf) CloseAfter() {}
 // LostTrack is observe.Sink's.
 func (Deaf) LostTrack(string) {}
 
+// Broken is observe.Sink's.
+func (Deaf) Broken(string) {}
+
 // Head is observe.Stream's.
 func (Deaf) Head(*observe.Request) {}
 
 // Status is observe.Stream's.
 func (Deaf) Status(int) {}
+
+// GRPCStatus is observe.Stream's.
+func (Deaf) GRPCStatus(int) {}
+
+// HalfClosed is observe.Stream's.
+func (Deaf) HalfClosed(observe.Direction) {}
 
 // SetKind is observe.Stream's.
 func (Deaf) SetKind(observe.Kind) {}

@@ -76,6 +76,9 @@ func (r *Recorder) Farewell(own bool) { r.add("farewell own=%t", own) }
 // CloseAfter is observe.Sink's.
 func (r *Recorder) CloseAfter() { r.add("close after") }
 
+// Broken is observe.Sink's.
+func (r *Recorder) Broken(reason string) { r.add("broken %s", reason) }
+
 // LostTrack is observe.Sink's.
 func (r *Recorder) LostTrack(reason string) { r.add("lost %s", reason) }
 
@@ -93,6 +96,12 @@ func (s *Stream) Head(q *observe.Request) {
 
 // Status is observe.Stream's.
 func (s *Stream) Status(code int) { s.add("status %d", code) }
+
+// GRPCStatus is observe.Stream's.
+func (s *Stream) GRPCStatus(code int) { s.add("grpc status %d", code) }
+
+// HalfClosed is observe.Stream's.
+func (s *Stream) HalfClosed(d observe.Direction) { s.add("half closed %s", d) }
 
 // SetKind is observe.Stream's.
 func (s *Stream) SetKind(k observe.Kind) { s.add("kind %d", k) }
@@ -115,7 +124,11 @@ func (s *Stream) Message(d observe.Direction) { s.add("message %s", d) }
 
 // Done is observe.Stream's.
 func (s *Stream) Done(o observe.Outcome) {
-	s.add("done %d by %s code %d", o.Verdict, o.By, o.CloseCode)
+	reset := ""
+	if o.Reset != "" {
+		reset = " reset " + o.Reset
+	}
+	s.add("done %d by %s code %d%s", o.Verdict, o.By, o.CloseCode, reset)
 	s.done = true
 }
 
