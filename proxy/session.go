@@ -104,8 +104,12 @@ func (s *session) Data(dir observe.Direction, p []byte) []observe.Edit {
 // begin picks the observer by the first bytes.
 func (s *session) begin(dir observe.Direction, p []byte) {
 	is := detect.Opaque
-	if dir == observe.FromClient && !s.w.srv.cfg.Unobserved {
+	switch {
+	case s.w.srv.cfg.Unobserved:
+	case dir == observe.FromClient:
 		is = detect.Of(p)
+	default:
+		is = detect.OfApp(p)
 	}
 	if is == detect.Undecided {
 		s.obs = detect.New(s.choose)

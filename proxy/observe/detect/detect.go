@@ -36,13 +36,31 @@ func Of(p []byte) Protocol {
 	return Opaque
 }
 
+// settings is the header of the SETTINGS frame with which an HTTP/2 server begins, often before its client has said
+// anything: a length of few sixes, type 4, no flags, stream 0.
+const settingsHeader = 9
+
+// OfApp tells what a server's first bytes look like, when it speaks before its client.
+func OfApp(p []byte) Protocol {
+	want := [settingsHeader]byte{3: 4}
+	for i, c := range p[:min(len(p), settingsHeader)] {
+		if i != 2 && c != want[i] || i == 2 && c%6 != 0 {
+			return Opaque
+		}
+	}
+	if len(p) < settingsHeader {
+		return Undecided
+	}
+	return HTTP2
+}
+
 // Observer stands in until there is enough to choose by, then for the one that was chosen.
 type Observer struct {
 	choose func(Protocol) observe.Observer
 	inner  observe.Observer
 	orders []observe.Order
-	first  [len(preface)]byte
-	n      int
+	first  [2][settingsHeader]byte // by direction
+	n      [2]int
 	held   bool // the first bytes were taken away: late connections are not passed on unseen
 	edit   [1]observe.Edit
 }
@@ -55,18 +73,19 @@ func (o *Observer) Data(dir observe.Direction, p []byte) []observe.Edit {
 	if o.inner != nil {
 		return o.inner.Data(dir, p)
 	}
-	if dir == observe.FromApp { // a server that speaks first speaks none of these
-		o.decide(Opaque)
-		return o.inner.Data(dir, p)
+	n := copy(o.first[dir][o.n[dir]:], p)
+	is, seen := Undecided, o.first[dir][:o.n[dir]+n]
+	if dir == observe.FromClient {
+		is = Of(seen)
+	} else {
+		is = OfApp(seen)
 	}
-	n := copy(o.first[o.n:], p)
-	is := Of(o.first[:o.n+n])
 	if is != Undecided {
 		o.decide(is)
 		return o.inner.Data(dir, p)
 	}
-	o.n += n
-	if !o.held {
+	o.n[dir] += n
+	if !o.held || dir == observe.FromApp {
 		return nil
 	}
 	o.edit[0] = observe.Edit{Dir: dir, Drop: n}
@@ -80,15 +99,21 @@ func (o *Observer) decide(is Protocol) {
 	for _, order := range o.orders {
 		o.inner.Tell(order)
 	}
-	if o.n > 0 {
-		o.inner.Data(observe.FromClient, o.first[:o.n])
+	for _, dir := range []observe.Direction{observe.FromApp, observe.FromClient} {
+		if o.n[dir] > 0 {
+			o.inner.Data(dir, o.first[dir][:o.n[dir]])
+		}
 	}
 }
 
 // EOF is observe.Observer's.
 func (o *Observer) EOF(dir observe.Direction) []observe.Edit {
-	if o.inner == nil && (o.n > 0 || dir == observe.FromApp) {
-		o.decide(HTTP1) // one to three letters
+	if o.inner == nil && (o.n[dir] > 0 || dir == observe.FromApp) {
+		is := HTTP1 // one to three letters
+		if o.n[observe.FromApp] > 0 {
+			is = Opaque
+		}
+		o.decide(is)
 	}
 	if o.inner == nil {
 		return nil
@@ -102,7 +127,7 @@ func (o *Observer) Tell(order observe.Order) []observe.Edit {
 		return o.inner.Tell(order)
 	}
 	switch {
-	case order == observe.OrderReject && o.n == 0:
+	case order == observe.OrderReject && o.n[observe.FromClient] == 0:
 		o.held = true
 	case order == observe.OrderServe:
 		o.held = false
@@ -116,5 +141,5 @@ func (o *Observer) Idle() bool {
 	if o.inner != nil {
 		return o.inner.Idle()
 	}
-	return o.n == 0
+	return o.n[0] == 0 && o.n[1] == 0
 }

@@ -12,20 +12,20 @@ type flow struct {
 	preface uint8 // bytes of it that came; client's flow only
 
 	// The frame that is being read.
-	head  [headLen]byte
-	got   uint8 // bytes of its header so far
-	typ   uint8
-	flags uint8
-	id    uint32
-	left  int // payload bytes still to come
-	pad   int // of those, padding at the end
-	skip  int // payload bytes still to come before DATA or a fragment begins
-	size  int // length of its payload
-	data  int // of that, data
-	small [16]byte
-	seen  int // bytes of small
-	str   *stream
-	since int // where its bytes begin in this call
+	head      [headLen]byte
+	got       uint8 // bytes of its header so far
+	typ       uint8
+	flags     uint8
+	id        uint32
+	left      int // payload bytes still to come
+	pad       int // of those, padding at the end
+	skip      int // payload bytes still to come before DATA or a fragment begins
+	size      int // length of its payload
+	data      int // of that, data
+	small     [16]byte
+	seen      int // bytes of small
+	str       *stream
+	uncounted int // its bytes that its stream was not told of
 
 	// The header block that is being read.
 	block      bool
@@ -70,11 +70,9 @@ func (o *Observer) walk(dir observe.Direction, p []byte) {
 		}
 		i = n
 	}
-	f.since = i
 	for i < len(p) && !o.lost {
 		if f.got < headLen {
 			if f.got == 0 {
-				f.since = i
 				switch {
 				case o.careful && !f.hold && !f.block:
 					f.hold, o.holdFrom = true, i
@@ -89,6 +87,7 @@ func (o *Observer) walk(dir observe.Direction, p []byte) {
 				break
 			}
 			o.at = i
+			f.uncounted += headLen
 			if !o.frame(dir) {
 				break
 			}
@@ -98,6 +97,7 @@ func (o *Observer) walk(dir observe.Direction, p []byte) {
 		} else {
 			n := min(f.left, len(p)-i)
 			o.at = i + n
+			f.uncounted += n
 			o.payload(dir, p[i:i+n])
 			f.left -= n
 			i += n
@@ -118,12 +118,7 @@ func (o *Observer) leave(dir observe.Direction, p []byte) {
 		o.release(dir)
 		return
 	}
-	if f.left > 0 || f.got > 0 {
-		if s := f.str; s != nil && s.rec != nil {
-			s.rec.Bytes(dir, len(p)-f.since)
-		}
-	}
-	f.since = 0
+	o.tellBytes(dir)
 	if f.view != nil { // it was not the whole block after all
 		f.frag = append(f.frag, f.view...)
 		f.view = nil
@@ -134,6 +129,15 @@ func (o *Observer) leave(dir observe.Direction, p []byte) {
 		o.edits = append(o.edits, observe.Edit{Dir: dir, Off: o.holdFrom, Drop: len(p) - o.holdFrom})
 	case f.drop:
 		o.edits = append(o.edits, observe.Edit{Dir: dir, Off: o.dropFrom, Drop: len(p) - o.dropFrom})
+	}
+}
+
+// tellBytes counts what has come of the frame under way.
+func (o *Observer) tellBytes(dir observe.Direction) {
+	f := &o.flows[dir]
+	if f.str != nil && f.str.rec != nil && f.uncounted > 0 {
+		f.str.rec.Bytes(dir, f.uncounted)
+		f.uncounted = 0
 	}
 }
 
@@ -415,15 +419,12 @@ func (o *Observer) frameEnd(dir observe.Direction) {
 	if o.lost {
 		return
 	}
-	if str != nil && str.rec != nil {
-		str.rec.Bytes(dir, o.at-f.since)
-	}
-	f.since = o.at
+	o.tellBytes(dir)
 	if f.drop {
 		o.edits = append(o.edits, observe.Edit{Dir: dir, Off: o.dropFrom, Drop: o.at - o.dropFrom})
 		f.drop = false
 	}
-	f.hold, f.mid = false, false
+	f.hold, f.mid, f.uncounted = false, false, 0
 	if f.str = nil; str != nil {
 		o.finish(str)
 	}

