@@ -12,6 +12,7 @@ import (
 	"github.com/lastcall-proxy/lastcall/proxy/config"
 	"github.com/lastcall-proxy/lastcall/proxy/intercept"
 	"github.com/lastcall-proxy/lastcall/proxy/relay"
+	"github.com/lastcall-proxy/lastcall/proxy/tlsterm"
 	"github.com/lastcall-proxy/lastcall/tracker"
 )
 
@@ -25,6 +26,9 @@ type listener struct {
 	proxyMust   bool // and must
 	forwarded   bool // HTTP/1 requests get the client's address in their heads
 	proxyOut    int  // version of the header that the app gets; 0: none
+
+	tls    *tlsterm.Terminator // nil: TLS is passed through
+	appTLS *tlsterm.Originator // nil: plaintext to the app
 
 	asked string // the address as configured
 	fd    int
@@ -40,8 +44,11 @@ func (s *Server) Listen(ctx context.Context) error {
 	for i, l := range all {
 		fd, local, err := intercept.Listen(ctx, l.asked)
 		if err != nil {
-			for _, o := range all[:i] {
-				_ = unix.Close(o.fd)
+			for j, o := range all {
+				o.closeTLS()
+				if j < i {
+					_ = unix.Close(o.fd)
+				}
 			}
 			return fmt.Errorf("proxy: listener %s: %w", l.name, err)
 		}
@@ -97,7 +104,14 @@ func (s *Server) plan(ctx context.Context) ([]*listener, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, fromConfig(in, app))
+		l := fromConfig(in, app)
+		all = append(all, l)
+		if err := s.openTLS(l, in); err != nil {
+			for _, l := range all {
+				l.closeTLS()
+			}
+			return nil, err
+		}
 	}
 	if set.TransparentInbound != "" {
 		all = append(all, &listener{direction: tracker.Inbound, name: set.TransparentInbound, asked: set.TransparentInbound, transparent: true})

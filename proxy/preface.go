@@ -58,7 +58,7 @@ func (s *session) prefaceDone(h *intercept.ProxyHeader, rest []byte, drop observ
 		p.src, p.dst = h.Source, h.Dest
 		s.conn.SetClient(h.Source.String())
 		if s.forwarded != nil {
-			s.forwarded = forwardedLines(h.Source.Addr())
+			s.forwarded = forwardedLines(h.Source.Addr(), "http")
 		}
 	}
 	for _, e := range p.toApp() {

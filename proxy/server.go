@@ -22,11 +22,12 @@ var ErrUnknownConnection = errors.New("proxy: no such open connection")
 
 // Config sets up a Server.
 type Config struct {
-	Settings   *config.Config
-	Registry   *tracker.Registry // with as many shards as Loops
-	Loops      int
-	Logger     *zap.Logger
-	Unobserved bool // relay without observers: for the benchmark of what observing costs
+	Settings    *config.Config
+	Registry    *tracker.Registry // with as many shards as Loops
+	Loops       int
+	Logger      *zap.Logger
+	ReloadEvery time.Duration // how often certificate files are looked at; default 10s
+	Unobserved  bool          // relay without observers: for the benchmark of what observing costs
 }
 
 // Server relays connections until it is closed.
@@ -132,6 +133,9 @@ func (s *Server) Close() {
 		w.loop.Close()
 	}
 	s.wg.Wait()
+	for _, l := range s.planned {
+		l.closeTLS()
+	}
 }
 
 // CloseConn ends one connection for an operator: politely, or at once.

@@ -27,7 +27,9 @@ type session struct {
 	app  *relay.Target
 
 	preface   *preface // nil once it is over
-	forwarded []byte   // header lines for requests; nil: none
+	tls       *secure  // nil: plaintext on both sides
+	direction tracker.Direction
+	forwarded []byte // header lines for requests; nil: none
 
 	active    int64 // when bytes last came from either side
 	protocol  observe.Kind
@@ -71,7 +73,12 @@ func (s *session) dial() {
 // Connected is relay.Owner's.
 func (s *session) Connected() {
 	s.reached = true
-	s.conn.SetStage(tracker.StageIdle)
+	if s.tls != nil && s.tls.originator != nil {
+		s.originate()
+	}
+	if s.tls == nil || !s.tls.shaking {
+		s.conn.SetStage(tracker.StageIdle)
+	}
 }
 
 // DialFailed is relay.Owner's.
@@ -205,7 +212,12 @@ func (s *session) Reset(side observe.Direction, err syscall.Errno) bool {
 		by, how = party(s.firstFIN), tracker.HowFIN // it left first; the other side only drew the conclusion
 	}
 	e := tracker.End{By: by, How: how, Reason: err.Error()}
+	if broken, ok := s.brokenTLS(side, err); ok {
+		e = broken
+	}
+	gentle := e.How == tracker.HowFIN && !inFlight // nothing was cut short
 	switch {
+	case e.Fate != tracker.FateOpen:
 	case inFlight:
 		e.Fate = tracker.Aborted
 	case s.conn.Told():
@@ -215,7 +227,7 @@ func (s *session) Reset(side observe.Direction, err syscall.Errno) bool {
 	}
 	s.decide(e)
 	// The app answered in full and then reset because it did not want the rest of the upload: the client must get the answer.
-	return side == observe.FromApp && !inFlight && s.obs != nil && !s.obs.Idle()
+	return gentle || side == observe.FromApp && !inFlight && s.obs != nil && !s.obs.Idle()
 }
 
 // opaque tells whether a FIN from both sides is this connection's own way to end.
@@ -229,6 +241,9 @@ func (s *session) Blocked(side observe.Direction, blocked bool) { s.conn.Blocked
 // Closed is relay.Owner's: the one place that books the end.
 func (s *session) Closed() {
 	now := s.w.loop.Now()
+	if s.tls != nil {
+		s.tls.close()
+	}
 	if !s.decided {
 		s.end = s.conclude()
 	}

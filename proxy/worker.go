@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/lastcall-proxy/lastcall/proxy/observe"
 	"github.com/lastcall-proxy/lastcall/proxy/observe/http1"
 	"github.com/lastcall-proxy/lastcall/proxy/observe/http2"
 	"github.com/lastcall-proxy/lastcall/proxy/relay"
@@ -49,17 +50,31 @@ func (w *worker) giveStream(t *stream) {
 func (w *worker) open(fd int32, peer netip.AddrPort, l *listener, f tracker.ConnFacts, app *relay.Target) {
 	f.OpenedAt = w.loop.Now()
 	s := &session{w: w, app: app, active: f.OpenedAt}
-	s.conn = w.shard.OpenConn(f)
-	link, err := w.loop.Attach(fd, s)
+	s.direction, s.conn = f.Direction, w.shard.OpenConn(f)
+	var link *relay.Link
+	var err error
+	if l.tls != nil || l.appTLS != nil {
+		fd, err = s.terminate(l, fd)
+	}
+	if err == nil {
+		link, err = w.loop.Attach(fd, s)
+	}
 	if err != nil {
 		s.conn.End(tracker.End{Fate: tracker.Failed, By: tracker.ByLastcall, Reason: err.Error(), At: f.OpenedAt})
 		w.srv.conns.Add(-1)
 		return
 	}
 	s.link = link
+	if s.tls != nil && s.tls.client != nil {
+		link.SetOuter(observe.FromClient, s.tls.client)
+	}
 	w.sessions[s.conn.ID()] = s
 	if l.forwarded {
-		s.forwarded = forwardedLines(peer.Addr())
+		proto := "http"
+		if l.tls != nil {
+			proto = "https"
+		}
+		s.forwarded = forwardedLines(peer.Addr(), proto)
 	}
 	if l.proxyIn || l.proxyOut != 0 {
 		s.preface = newPreface(l, fd, peer)

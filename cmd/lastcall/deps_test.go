@@ -30,9 +30,10 @@ func rooms() map[string][]string {
 		"proxy/observe/websocket":   {"proxy/observe"},
 		"proxy/observe/http1":       {"proxy/observe", "proxy/observe/sse"},
 		"proxy/relay":               {"proxy/observe"}, // relay and parsers meet only in observe
-		"proxy/drain":               {"tracker"},       // knows tracker, not protocols
+		"proxy/tlsterm":             {},
+		"proxy/drain":               {"tracker"}, // knows tracker, not protocols
 		// The server wires them; exporters stay outside: facts leave through the registry.
-		"proxy": {"proxy/config", "proxy/intercept", "proxy/observe", "proxy/observe/detect", "proxy/observe/http1", "proxy/observe/http2", "proxy/observe/opaque", "proxy/observe/tlshello", "proxy/observe/websocket", "proxy/relay", "tracker"},
+		"proxy": {"proxy/config", "proxy/intercept", "proxy/observe", "proxy/observe/detect", "proxy/observe/http1", "proxy/observe/http2", "proxy/observe/opaque", "proxy/observe/tlshello", "proxy/observe/websocket", "proxy/relay", "proxy/tlsterm", "tracker"},
 		// Only cmd wires everything, and nobody imports it.
 		"cmd/lastcall": {"proxy", "proxy/config", "proxy/drain", "proxy/intercept", "tracker", "tracker/admin", "tracker/fatelog", "tracker/prom"},
 	}

@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/interop"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
@@ -76,7 +77,19 @@ func dialGRPC(t *testing.T, addr string, opts ...grpc.DialOption) *grpc.ClientCo
 // The suite that gRPC's own implementations test each other with passes through as it passes without.
 func TestGRPCInterop(t *testing.T) {
 	app, _ := startGRPC(t, interop.NewTestServer())
-	_, addr := front(t, app)
+	t.Run("plain", func(t *testing.T) {
+		_, addr := front(t, app)
+		interopCases(t, addr, insecure.NewCredentials())
+	})
+	t.Run("TLS", func(t *testing.T) {
+		cert, key, pool := selfSigned(t)
+		_, addr := front(t, app+",tls-cert="+cert+",tls-key="+key)
+		interopCases(t, addr, credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "web", MinVersion: tls.VersionTLS12}))
+	})
+}
+
+func interopCases(t *testing.T, addr string, creds credentials.TransportCredentials) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cases := map[string]func(context.Context, testgrpc.TestServiceClient, ...grpc.CallOption){
@@ -88,7 +101,7 @@ func TestGRPCInterop(t *testing.T) {
 	}
 	for name, f := range cases {
 		t.Run(name, func(t *testing.T) { // a case that fails ends the process: its log line says why
-			c := dialGRPC(t, addr)
+			c := dialGRPC(t, addr, grpc.WithTransportCredentials(creds))
 			switch name {
 			case "unimplemented_method":
 				interop.DoUnimplementedMethod(ctx, c)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -69,6 +70,10 @@ func serve(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
 		Progress: func(v tracker.DrainView) { log.Info("draining", progress(v)...) },
 	}, reg, srv)
 	if err := srv.Listen(ctx); err != nil {
+		var setting *proxy.SettingError
+		if errors.As(err, &setting) {
+			return fmt.Errorf("--inbound: %w", err)
+		}
 		return failed(err)
 	}
 	ui, err := openSurfaces(ctx, cfg, reg, controls{drain: c, proxy: srv}, fates.Dropped, log)

@@ -57,12 +57,34 @@ type Config struct {
 
 // Listener is one address that is served for an app.
 type Listener struct {
-	Name              string `yaml:"name"`                // the `listener` label in records; default: the address
-	Listen            string `yaml:"listen"`              // host:port or :port
-	App               string `yaml:"app"`                 // host:port or unix:PATH
-	ProxyProtocol     string `yaml:"proxy_protocol"`      // "", accept, require
-	SendProxyProtocol string `yaml:"send_proxy_protocol"` // "", v1, v2
-	ForwardedHeaders  bool   `yaml:"forwarded_headers"`   // X-Forwarded-For and Forwarded into HTTP/1 requests
+	Name              string  `yaml:"name"`                // the `listener` label in records; default: the address
+	Listen            string  `yaml:"listen"`              // host:port or :port
+	App               string  `yaml:"app"`                 // host:port or unix:PATH
+	ProxyProtocol     string  `yaml:"proxy_protocol"`      // "", accept, require
+	SendProxyProtocol string  `yaml:"send_proxy_protocol"` // "", v1, v2
+	ForwardedHeaders  bool    `yaml:"forwarded_headers"`   // X-Forwarded-For and Forwarded into HTTP/1 requests
+	TLS               *TLS    `yaml:"tls"`                 // terminate; nil: passed through
+	AppTLS            *AppTLS `yaml:"app_tls"`             // TLS to the app; nil: plaintext
+}
+
+// TLS is how a listener terminates TLS. Paths are of PEM files, which may change while they are in use.
+type TLS struct {
+	Cert             string        `yaml:"cert"`
+	Key              string        `yaml:"key"`
+	ClientCA         string        `yaml:"client_ca"`
+	ClientAuth       string        `yaml:"client_auth"`       // none, request, require; default: require with a client_ca
+	MinVersion       string        `yaml:"min_version"`       // 1.2 (default), 1.3
+	ALPN             []string      `yaml:"alpn"`              // default: h2, http/1.1
+	HandshakeTimeout time.Duration `yaml:"handshake_timeout"` // default 10s
+}
+
+// AppTLS is how TLS to the app is made.
+type AppTLS struct {
+	CA         string `yaml:"ca"` // default: the system's
+	ServerName string `yaml:"server_name"`
+	Insecure   bool   `yaml:"insecure"` // its certificate is not verified
+	Cert       string `yaml:"cert"`
+	Key        string `yaml:"key"`
 }
 
 // DefaultProbes are the user agents of kubelet probes.
@@ -75,7 +97,7 @@ func DefaultScrapers() []string { return []string{"Prometheus/"} }
 func (c *Config) Public() map[string]any {
 	inbound := make([]map[string]any, 0, len(c.Inbound))
 	for _, l := range c.Inbound {
-		inbound = append(inbound, map[string]any{"name": l.Name, "listen": l.Listen, "app": l.App, "proxy_protocol": l.ProxyProtocol, "send_proxy_protocol": l.SendProxyProtocol, "forwarded_headers": l.ForwardedHeaders})
+		inbound = append(inbound, map[string]any{"name": l.Name, "listen": l.Listen, "app": l.App, "proxy_protocol": l.ProxyProtocol, "send_proxy_protocol": l.SendProxyProtocol, "forwarded_headers": l.ForwardedHeaders, "tls": l.TLS, "app_tls": l.AppTLS})
 	}
 	return map[string]any{
 		"inbound": inbound, "transparent_inbound": c.TransparentInbound, "transparent_outbound": c.TransparentOutbound,

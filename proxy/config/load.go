@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -213,8 +214,14 @@ func (l *Loader) fileListeners(val *yaml.Node) error {
 		for i := 0; i+1 < len(item.Content); i += 2 {
 			switch k := item.Content[i]; k.Value {
 			case "name", "listen", "app", "proxy_protocol", "send_proxy_protocol", "forwarded_headers":
-			case "tls", "app_tls":
-				return fmt.Errorf("line %d: %s: not supported yet", k.Line, k.Value)
+			case "tls":
+				if err := known(item.Content[i+1], "cert", "key", "client_ca", "client_auth", "min_version", "alpn", "handshake_timeout"); err != nil {
+					return fmt.Errorf("tls: %w", err)
+				}
+			case "app_tls":
+				if err := known(item.Content[i+1], "ca", "server_name", "insecure", "cert", "key"); err != nil {
+					return fmt.Errorf("app_tls: %w", err)
+				}
 			default:
 				return fmt.Errorf("line %d: %s: unknown key", k.Line, k.Value)
 			}
@@ -227,6 +234,19 @@ func (l *Loader) fileListeners(val *yaml.Node) error {
 			return fmt.Errorf("line %d: %w", item.Line, err)
 		}
 		l.cfg.Inbound = append(l.cfg.Inbound, ln)
+	}
+	return nil
+}
+
+// known checks a mapping's keys.
+func known(n *yaml.Node, keys ...string) error {
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: want keys and values", n.Line)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if k := n.Content[i]; !slices.Contains(keys, k.Value) {
+			return fmt.Errorf("line %d: %s: unknown key", k.Line, k.Value)
+		}
 	}
 	return nil
 }

@@ -37,8 +37,10 @@ func parseInbound(v string) (Listener, error) {
 				return l, fmt.Errorf("option forwarded-headers=%s: want true or false", val)
 			}
 			l.ForwardedHeaders = on
-		case strings.HasPrefix(name, "tls-"):
-			return l, fmt.Errorf("option %s: TLS termination is not supported yet", name)
+		case strings.HasPrefix(name, "tls-"), strings.HasPrefix(name, "app-tls-"):
+			if err := l.tlsOption(name, val); err != nil {
+				return l, fmt.Errorf("option %s: %w", name, err)
+			}
 		default:
 			return l, fmt.Errorf("unknown option %q", name)
 		}
@@ -70,7 +72,7 @@ func (l *Listener) validate() error {
 	if l.Name == "" {
 		l.Name = l.Listen
 	}
-	return nil
+	return l.validateTLS()
 }
 
 func checkAddress(a string) error {

@@ -30,6 +30,11 @@ func (k *Link) Kill() { k.close(true) }
 // reset handles a side that broke off: the other side is reset too, once it has what came before.
 func (k *Link) reset(slot int, e syscall.Errno) {
 	s := &k.sides[slot]
+	if s.outer != nil {
+		if beyond := s.outer.Err(); beyond != 0 {
+			e = beyond // a pair whose far end closes with bytes unread is reset, whatever happened beyond
+		}
+	}
 	if k.closed || k.resetting {
 		k.dropSide(s)
 		k.check()
@@ -81,8 +86,7 @@ func (k *Link) dropSide(s *side) {
 		return
 	}
 	k.loop.forget(s.fd)
-	rawClose(s.fd)
-	s.fd = -1
+	s.close(false)
 	s.eof, s.shut, s.broken, s.err = true, true, true, 0
 	if s.out != nil {
 		k.loop.giveBuffer(s.out)
@@ -147,13 +151,21 @@ func (k *Link) close(rst bool) {
 			continue
 		}
 		k.loop.forget(s.fd)
-		if rst {
-			closeReset(s.fd)
-		} else {
-			rawClose(s.fd)
-		}
-		s.fd = -1
+		s.close(rst)
 	}
 	k.loop.links.Add(-1)
 	k.owner.Closed()
+}
+
+// close closes a side's socket.
+func (s *side) close(rst bool) {
+	if s.outer != nil {
+		s.outer.Closing(rst)
+	}
+	if rst {
+		closeReset(s.fd)
+	} else {
+		rawClose(s.fd)
+	}
+	s.fd = -1
 }

@@ -27,8 +27,17 @@ type Owner interface {
 	Closed()
 }
 
+// Outer stands behind a side whose socket is one end of a pair: TLS is spoken beyond it. It carries what a pair can't.
+type Outer interface {
+	// Err is asked at a FIN: 0 if it is one, else what broke the connection beyond.
+	Err() syscall.Errno
+	// Closing says that the socket is about to be closed; with rst the peer beyond must see a reset.
+	Closing(rst bool)
+}
+
 // side is one socket of a link.
 type side struct {
+	outer   Outer  // nil: the socket is the peer's own
 	fd      int32  // -1: none (yet, or any more)
 	events  uint32 // epoll interest
 	polled  bool   // registered with epoll
@@ -72,6 +81,24 @@ func (l *Loop) Attach(fd int32, o Owner) (*Link, error) {
 	k.sides[0].polled, k.sides[0].events = true, readable
 	l.links.Add(1)
 	return k, nil
+}
+
+// SetOuter says what stands behind a side's socket.
+func (k *Link) SetOuter(dir observe.Direction, o Outer) { k.sides[dir].outer = o }
+
+// Wrap puts another socket in a side's place: wrap takes the old one, which is off the loop by then, and gives the new one.
+func (k *Link) Wrap(dir observe.Direction, wrap func(fd int32) (int32, Outer, error)) error {
+	s := &k.sides[dir]
+	k.unpoll(s)
+	k.loop.forget(s.fd)
+	fd, outer, err := wrap(s.fd)
+	if err != nil {
+		s.fd = -1
+		return err
+	}
+	s.fd, s.outer = fd, outer
+	k.update(int(dir))
+	return nil
 }
 
 // noDelay sets TCP_NODELAY: without it an answer written in pieces waits for the peer's delayed ACK, 44 ms each. It fails
@@ -294,6 +321,12 @@ func (k *Link) shutdown(s *side) {
 // eof passes a FIN on.
 func (k *Link) eof(slot int) {
 	s := &k.sides[slot]
+	if s.outer != nil {
+		if e := s.outer.Err(); e != 0 {
+			k.reset(slot, e)
+			return
+		}
+	}
 	s.eof = true
 	if !k.finishing && !k.resetting {
 		if edits := k.owner.EOF(observe.Direction(slot)); (len(edits) > 0 || k.finishNext) && !k.closed {

@@ -74,12 +74,11 @@ func (o *Observer) Data(dir observe.Direction, p []byte) []observe.Edit {
 		return o.inner.Data(dir, p)
 	}
 	n := copy(o.first[dir][o.n[dir]:], p)
-	is, seen := Undecided, o.first[dir][:o.n[dir]+n]
-	if dir == observe.FromClient {
-		is = Of(seen)
-	} else {
-		is = OfApp(seen)
+	look := Of
+	if dir == observe.FromApp {
+		look = OfApp
 	}
+	is := look(o.first[dir][:o.n[dir]+n])
 	if is != Undecided {
 		o.decide(is)
 		return o.inner.Data(dir, p)

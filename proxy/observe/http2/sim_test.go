@@ -27,14 +27,12 @@ type peer struct {
 	dec    *hpack.Decoder
 	block  []byte
 	head   xhttp2.FrameHeader // of the block under way
-	inBlk  bool
 
 	window  int64 // what it believes it may send on the connection
 	granted int64 // what it has let the other side send
 	streams map[uint32]*end
 	goAways []uint32
 	pings   [][8]byte // of its own, unanswered
-	closed  bool
 }
 
 // end is a stream as one peer sees it.
@@ -78,8 +76,6 @@ type sim struct {
 	limit   uint32
 	ours    uint32 // lowest last id of the sidecar's
 	appLast uint32 // of the server's own GOAWAYs
-	shut    bool
-	lastOut [2]int
 	log     []string
 }
 
@@ -160,7 +156,7 @@ func (p *peer) read(m *sim) error {
 		}
 		f, err := p.fr.ReadFrame()
 		if err != nil {
-			return fmt.Errorf("%s reads %x…: %w (%v)", p.name, b[:min(len(b), 40)], err, p.fr.ErrorDetail())
+			return fmt.Errorf("%s reads %x…: %w (%w)", p.name, b[:min(len(b), 40)], err, p.fr.ErrorDetail())
 		}
 		if err := p.frame(m, f); err != nil {
 			return fmt.Errorf("%s, %v: %w", p.name, f, err)

@@ -15,7 +15,6 @@ type stream struct {
 	stage   observe.Stage
 	scan    [2]grpc.Scanner
 	window  [2]int32 // what each side may still send on it
-	debt    uint32   // window that we used and the app does not know of
 	socket  observe.Observer
 
 	headed  bool    // its request's head was passed on
