@@ -40,7 +40,10 @@ func startDemoApp(ctx context.Context) (*demoApp, error) {
 	mux.HandleFunc("GET /never", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("GET /events", a.events)
 	mux.HandleFunc("GET /chat", a.chat)
-	a.srv = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	a.srv = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, Protocols: &protocols}
 	a.wg.Go(func() { _ = a.srv.Serve(h) })
 	a.wg.Go(a.echo)
 	return a, nil

@@ -276,3 +276,77 @@ func TestGRPCDrain(t *testing.T) {
 		}
 	}
 }
+
+// An app that stops gracefully by itself keeps its meaning through us: what is in flight goes on, nothing new is begun on
+// the connection, and the client looks for another one.
+func TestGracefulStopPassesThrough(t *testing.T) {
+	for _, together := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sidecar told too=%t", together), func(t *testing.T) {
+			app, srv := startGRPC(t, chat{})
+			other, _ := startGRPC(t, chat{})
+			p, addr := front(t, app, "--lameduck", "1s", "--drain-timeout", "6s", "--closing-window", "1s")
+			svc := newService(t, addr)
+			c := testgrpc.NewTestServiceClient(dialGRPC(t, svc.addr))
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			s, err := c.FullDuplexCall(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			talk := func() error {
+				if err := s.Send(&testgrpc.StreamingOutputCallRequest{Payload: &testgrpc.Payload{Body: []byte("hi")}}); err != nil {
+					return err
+				}
+				_, err := s.Recv()
+				return err
+			}
+			if err := talk(); err != nil {
+				t.Fatal(err)
+			}
+			svc.to.Store(&other)
+			if together {
+				if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stopped := make(chan struct{})
+			go func() { srv.GracefulStop(); close(stopped) }()
+			for range 20 { // unary calls move to the other pod, the stream goes on where it is
+				if _, err := c.UnaryCall(ctx, &testgrpc.SimpleRequest{ResponseSize: 5}); err != nil {
+					t.Errorf("unary call: %v", err)
+				}
+				if err := talk(); err != nil {
+					t.Fatalf("the stream that was open: %v", err)
+				}
+			}
+			if err := s.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+				t.Errorf("the stream's end: got %v, want EOF", err)
+			}
+			select {
+			case <-stopped:
+			case <-ctx.Done():
+				t.Error("the app did not come to its end")
+			}
+			for !together {
+				if b, err := (&demoRun{}).get(ctx, p.admin, "/v1/connections?state=open"); err != nil || !strings.Contains(string(b), `"c1"`) {
+					break
+				}
+				if !pause(ctx, 10*time.Millisecond) {
+					t.Fatal("the connection stayed open")
+				}
+			}
+			if !together {
+				_ = p.cmd.Process.Signal(syscall.SIGTERM)
+			}
+			_ = p.cmd.Wait()
+			for _, f := range p.fates(t) {
+				if f.Fate != "completed" && f.Fate != "drained" {
+					t.Errorf("%s %s: %s by %s %s", f.ID, f.Kind, f.Fate, f.By, f.How)
+				}
+			}
+		})
+	}
+}

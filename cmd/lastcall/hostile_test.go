@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"math/rand/v2"
@@ -14,6 +15,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // hostile is one way of being a bad client: it is called again and again.
@@ -65,6 +69,92 @@ var hostiles = map[string]hostile{
 	},
 }
 
+// h2 makes a hostile client that speaks HTTP/2 as far as f lets it.
+func h2(f func(fr *http2.Framer, block func(...string) []byte, end time.Time)) hostile {
+	return func(c net.Conn, end time.Time) {
+		_ = c.SetDeadline(time.Now().Add(3 * time.Second))
+		w := bufio.NewWriter(c)
+		defer func() { _ = w.Flush() }()
+		_, _ = io.WriteString(w, http2.ClientPreface)
+		fr := http2.NewFramer(w, nil)
+		fr.AllowIllegalWrites = true
+		_ = fr.WriteSettings()
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		var buf bytes.Buffer
+		enc := hpack.NewEncoder(&buf)
+		f(fr, func(kv ...string) []byte {
+			buf.Reset()
+			for i := 0; i < len(kv); i += 2 {
+				_ = enc.WriteField(hpack.HeaderField{Name: kv[i], Value: kv[i+1]})
+			}
+			return bytes.Clone(buf.Bytes())
+		}, end)
+	}
+}
+
+var getFast = []string{":method", "GET", ":path", "/fast", ":scheme", "http", ":authority", "h"}
+
+// hostileHTTP2 are the attacks that HTTP/2 is known for.
+var hostileHTTP2 = map[string]hostile{
+	"rapid reset": h2(func(fr *http2.Framer, block func(...string) []byte, _ time.Time) {
+		for id := uint32(1); id < 4000; id += 2 {
+			if fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block(getFast...), EndHeaders: true, EndStream: true}) != nil || fr.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
+				return
+			}
+		}
+	}),
+	"CONTINUATION flood": h2(func(fr *http2.Framer, block func(...string) []byte, _ time.Time) {
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(getFast...), EndStream: true})
+		for range 5000 {
+			if fr.WriteContinuation(1, false, block("x", strings.Repeat("y", 100))) != nil {
+				return
+			}
+		}
+	}),
+	"SETTINGS flood": h2(func(fr *http2.Framer, _ func(...string) []byte, _ time.Time) {
+		for range 20000 {
+			if fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: rand.Uint32N(1 << 31)}) != nil {
+				return
+			}
+		}
+	}),
+	"PING flood": h2(func(fr *http2.Framer, _ func(...string) []byte, _ time.Time) {
+		for range 20000 {
+			if fr.WritePing(false, [8]byte{1}) != nil {
+				return
+			}
+		}
+	}),
+	"window overflow": h2(func(fr *http2.Framer, block func(...string) []byte, _ time.Time) {
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(getFast...), EndHeaders: true})
+		for range 100 {
+			_, _ = fr.WriteWindowUpdate(0, 1<<31-1), fr.WriteWindowUpdate(1, 1<<31-1)
+		}
+	}),
+	"huge table": h2(func(fr *http2.Framer, _ func(...string) []byte, _ time.Time) {
+		_ = fr.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 1<<32 - 1})
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x3f, 0xff, 0xff, 0xff, 0x0f}, EndHeaders: true})
+	}),
+	"garbage behind the preface": h2(func(fr *http2.Framer, _ func(...string) []byte, _ time.Time) {
+		_ = fr.WriteRawFrame(http2.FrameType(rand.Uint32()), http2.Flags(rand.Uint32()), rand.Uint32(), noise(2000))
+	}),
+	"streams without end": h2(func(fr *http2.Framer, block func(...string) []byte, _ time.Time) {
+		for id := uint32(1); id < 30000; id += 2 {
+			if fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block(getFast...), EndHeaders: true}) != nil {
+				return
+			}
+		}
+	}),
+	"one byte frames": h2(func(fr *http2.Framer, block func(...string) []byte, _ time.Time) {
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(":method", "POST", ":path", "/fast", ":scheme", "http", ":authority", "h"), EndHeaders: true})
+		for range 3000 {
+			if fr.WriteData(1, false, []byte{1}) != nil {
+				return
+			}
+		}
+	}),
+}
+
 func listen(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	_, _ = c.Read(make([]byte, 4096))
@@ -85,8 +175,12 @@ func TestHostilePeers(t *testing.T) {
 	if d, err := time.ParseDuration(os.Getenv("LASTCALL_HOSTILE")); err == nil {
 		last = d
 	}
-	for _, limit := range []int{4096, 120} {
-		t.Run(strconv.Itoa(limit)+" descriptors", func(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit int
+		peers map[string]hostile
+	}{"4096 descriptors": {4096, hostiles}, "120 descriptors": {120, hostiles}, "HTTP2": {4096, hostileHTTP2}} {
+		t.Run(name, func(t *testing.T) {
+			limit := tt.limit
 			app, err := startDemoApp(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -97,7 +191,7 @@ func TestHostilePeers(t *testing.T) {
 			end := time.Now().Add(last)
 			var wg sync.WaitGroup
 			var tries, served, refused atomic.Int64
-			for _, f := range hostiles {
+			for _, f := range tt.peers {
 				for range 8 {
 					wg.Go(func() {
 						for time.Now().Before(end) {
