@@ -251,6 +251,9 @@ func (s *session) Closed() {
 	if s.conn.Streams() > 0 {
 		s.conn.EndStreams(s.streamEnd())
 	}
+	if c, ok := s.obs.(interface{ Close() }); ok {
+		c.Close()
+	}
 	delete(s.w.sessions, s.conn.ID())
 	s.conn.End(s.end)
 	s.w.srv.conns.Add(-1)

@@ -176,9 +176,9 @@ func TestHostilePeers(t *testing.T) {
 		last = d
 	}
 	for name, tt := range map[string]struct {
-		limit int
-		peers map[string]hostile
-	}{"4096 descriptors": {4096, hostiles}, "120 descriptors": {120, hostiles}, "HTTP2": {4096, hostileHTTP2}} {
+		limit, each int
+		peers       map[string]hostile
+	}{"4096 descriptors": {4096, 8, hostiles}, "120 descriptors": {120, 8, hostiles}, "HTTP2": {4096, 2, hostileHTTP2}} {
 		t.Run(name, func(t *testing.T) {
 			limit := tt.limit
 			app, err := startDemoApp(t.Context())
@@ -192,7 +192,7 @@ func TestHostilePeers(t *testing.T) {
 			var wg sync.WaitGroup
 			var tries, served, refused atomic.Int64
 			for _, f := range tt.peers {
-				for range 8 {
+				for range tt.each {
 					wg.Go(func() {
 						for time.Now().Before(end) {
 							c, err := net.DialTimeout("tcp", addr, time.Second)

@@ -142,3 +142,10 @@ func (o *Observer) Idle() bool {
 	}
 	return o.n[0] == 0 && o.n[1] == 0
 }
+
+// Close passes on that the connection is closed.
+func (o *Observer) Close() {
+	if c, ok := o.inner.(interface{ Close() }); ok {
+		c.Close()
+	}
+}

@@ -276,3 +276,10 @@ func (o *Observer) refuse(off int) {
 	o.queue = o.queue[:0]
 	o.sink.CloseAfter()
 }
+
+// Close passes on that the connection is closed.
+func (o *Observer) Close() {
+	if c, ok := o.next.(interface{ Close() }); ok {
+		c.Close()
+	}
+}

@@ -16,7 +16,7 @@ func (o *Observer) headersFrame(dir observe.Direction) bool {
 	// Blocks are held back where they may have to be taken away or written anew.
 	keep := f.rewrite || o.swallows(f)
 	if dir == observe.FromClient && o.fresh(f) {
-		if len(o.streams) >= maxStreams {
+		if o.full() {
 			o.lose(LostStreams)
 			return false
 		}
@@ -183,7 +183,7 @@ func (o *Observer) promise(parent *stream, h *head) {
 		o.lose(LostFrame)
 		return
 	}
-	if len(o.streams) >= maxStreams {
+	if o.full() {
 		o.lose(LostStreams)
 		return
 	}

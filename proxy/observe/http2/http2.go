@@ -30,7 +30,8 @@ const (
 const (
 	maxBlock         = 64 << 10 // bytes of one header block
 	maxContinuations = 128      // frames of one header block
-	maxStreams       = 10_000   // open at once
+	maxStreams       = 10_000   // open at once on a connection
+	maxAllStreams    = 100_000  // open at once on all connections of a Pool
 	maxRun           = 10_000   // control frames, or streams reset unanswered, in a row
 )
 
@@ -47,6 +48,7 @@ type Options struct {
 // Pool keeps what observers of one goroutine need for a moment, and streams for reuse.
 type Pool struct {
 	free    []*stream
+	open    int // streams of all observers that have a record
 	scratch scratch
 }
 
@@ -135,6 +137,7 @@ func NewUpgraded(sink observe.Sink, s observe.Stream, settings []byte, opt Optio
 	st.window = [2]int32{int32(o.flows[0].initial), int32(o.flows[1].initial)}
 	o.streams[1] = st
 	o.open, o.highest, o.passed = 1, 1, 1
+	o.opt.Pool.open++
 	s.SetKind(observe.HTTP2)
 	st.turn = observe.WaitingApp
 	s.State(observe.WaitingApp, observe.StageResponse)

@@ -38,6 +38,7 @@ func (o *Observer) begin(id uint32, k observe.Kind) *stream {
 	s.turn, s.stage = observe.WaitingClient, observe.StageRequest
 	o.streams[id] = s
 	o.open++
+	o.opt.Pool.open++
 	return s
 }
 
@@ -105,6 +106,7 @@ func (o *Observer) done(s *stream, out observe.Outcome) {
 	s.rec.Done(out)
 	s.rec = nil
 	o.open--
+	o.opt.Pool.open--
 }
 
 // finish forgets a stream of which nothing is to come.
@@ -123,4 +125,13 @@ func (o *Observer) forget(s *stream) {
 	}
 	delete(o.streams, s.id)
 	o.opt.Pool.give(s)
+}
+
+// full tells that no further stream can be counted.
+func (o *Observer) full() bool { return len(o.streams) >= maxStreams || o.opt.Pool.open >= maxAllStreams }
+
+// Close gives up what the observer still holds: its connection is closed.
+func (o *Observer) Close() {
+	o.opt.Pool.open -= o.open
+	o.open, o.streams, o.lost = 0, nil, true
 }
