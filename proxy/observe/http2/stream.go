@@ -128,7 +128,9 @@ func (o *Observer) forget(s *stream) {
 }
 
 // full tells that no further stream can be counted.
-func (o *Observer) full() bool { return len(o.streams) >= maxStreams || o.opt.Pool.open >= maxAllStreams }
+func (o *Observer) full() bool {
+	return len(o.streams) >= maxStreams || o.opt.Pool.open >= maxAllStreams
+}
 
 // Close gives up what the observer still holds: its connection is closed.
 func (o *Observer) Close() {
