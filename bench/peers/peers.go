@@ -268,3 +268,10 @@ func freeAddr(ctx context.Context) (string, error) {
 	defer func() { _ = l.Close() }()
 	return l.Addr().String(), nil
 }
+
+func replaceOnce(s, old, with string) string {
+	if !strings.Contains(s, old) {
+		panic("peers: configuration without " + old)
+	}
+	return strings.Replace(s, old, with, 1)
+}

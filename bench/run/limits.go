@@ -24,6 +24,9 @@ func limits() []report.Limit {
 	for _, s := range []string{"cpu 128B, 50 conns", "cpu 128B, 500 conns"} {
 		all = append(all, most(s, bare, 1.15))
 	}
+	ten := h2scenario{10, 10}.name()
+	all = append(all, most(ten, "haproxy-tcp", 1.4), most(ten, "haproxy-http2", 0.35), most(ten, "nginx-grpc", 0.35), most(ten, "envoy-http2", 0.08),
+		most(h2scenario{1, 100}.name(), "haproxy-http2", 0.20))
 	return append(all,
 		most("added p50 2000/s", "envoy-http", 0.30),
 		most("cpu short connection", "haproxy-tcp", 1.20), most("cpu bulk", "haproxy-tcp", 0.75),
