@@ -33,6 +33,15 @@ func (h *head) word(b []byte) []byte {
 	return h.words[at:len(h.words):len(h.words)]
 }
 
+// wanted tells the fields that add keeps.
+func wanted(name []byte) bool {
+	switch string(name) {
+	case ":method", ":path", ":authority", ":status", ":protocol", "host", "user-agent", "content-type", "grpc-status":
+		return true
+	}
+	return false
+}
+
 func (h *head) add(name, value []byte, never bool) {
 	h.size += len(name) + len(value) + entryCost
 	if h.size > maxListSize {

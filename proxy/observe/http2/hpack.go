@@ -149,6 +149,15 @@ func (d *decoder) decode(p []byte, sc *scratch, h *head) error {
 			} else if name, rest, ok = text(rest, &sc.name); !ok {
 				return errBlock
 			}
+			if bits == 4 && !h.keep && !wanted(name) { // nobody will read it: no need to decode it
+				n, after, ok := stringLength(rest)
+				if !ok || uint64(n) > uint64(len(after)) {
+					return errBlock
+				}
+				h.size += len(name) + int(n) + entryCost
+				p = after[n:]
+				continue
+			}
 			value, rest, ok := text(rest, &sc.value)
 			if !ok {
 				return errBlock
@@ -196,13 +205,21 @@ func integer(p []byte, bits int) (v uint32, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
+// stringLength reads a string's length.
+func stringLength(p []byte) (v uint32, rest []byte, ok bool) {
+	if len(p) == 0 {
+		return 0, nil, false
+	}
+	return integer(p, 7)
+}
+
 // text reads a string (RFC 7541 section 5.2); buf takes what has to be decoded.
 func text(p []byte, buf *bytes.Buffer) (s, rest []byte, ok bool) {
 	if len(p) == 0 {
 		return nil, nil, false
 	}
 	huffman := p[0]&0x80 != 0
-	n, p, ok := integer(p, 7)
+	n, p, ok := stringLength(p)
 	if !ok || uint64(n) > uint64(len(p)) {
 		return nil, nil, false
 	}
