@@ -155,6 +155,9 @@ var hostileHTTP2 = map[string]hostile{
 	}),
 }
 
+// raceEnabled: this program runs under the race detector (race_test.go).
+var raceEnabled bool
+
 func listen(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	_, _ = c.Read(make([]byte, 4096))
@@ -177,8 +180,9 @@ func TestHostilePeers(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		limit, each int
+		rest        time.Duration // between a peer's connections: HTTP/2 attacks cost the app behind us far more than us, and it shares our cores
 		peers       map[string]hostile
-	}{"4096 descriptors": {4096, 8, hostiles}, "120 descriptors": {120, 8, hostiles}, "HTTP2": {4096, 2, hostileHTTP2}} {
+	}{"4096 descriptors": {4096, 8, 0, hostiles}, "120 descriptors": {120, 8, 0, hostiles}, "HTTP2": {4096, 1, 200 * time.Millisecond, hostileHTTP2}} {
 		t.Run(name, func(t *testing.T) {
 			limit := tt.limit
 			app, err := startDemoApp(t.Context())
@@ -202,11 +206,12 @@ func TestHostilePeers(t *testing.T) {
 							tries.Add(1)
 							f(c, end)
 							_ = c.Close()
+							pause(t.Context(), tt.rest)
 						}
 					})
 				}
 			}
-			good := &http.Client{Timeout: 5 * time.Second}
+			good := &http.Client{Timeout: 20 * time.Second}
 			wg.Go(func() {
 				for time.Now().Before(end) {
 					res, err := good.Get("http://" + addr + "/fast")
@@ -238,7 +243,11 @@ func TestHostilePeers(t *testing.T) {
 			if err := p.scrape(t).balance(); err != nil {
 				t.Error(err)
 			}
-			if peak := p.peakKB(t); peak > 200<<10 {
+			most := 200 << 10
+			if raceEnabled {
+				most *= 5 // the race detector keeps four shadow words for each of the program's
+			}
+			if peak := p.peakKB(t); peak > most {
 				t.Errorf("resident at its peak: %d KB", peak)
 			} else {
 				t.Logf("resident at its peak: %d KB", peak)
