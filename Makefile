@@ -11,8 +11,7 @@ check: ## the whole gate
 
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target for FUZZTIME each
-	@set -e; for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
-		echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; done; done
+	@.ci/fuzz $(FUZZTIME)
 
 QUICK ?=
 bench: ## CPU, latency and memory beside HAProxy, nginx and Envoy: ratios in one run (12 minutes; QUICK=1: under 3, noisier)
