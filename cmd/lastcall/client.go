@@ -28,6 +28,18 @@ func (c *client) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.tokenFile, "admin-token-file", os.Getenv("LASTCALL_ADMIN_TOKEN_FILE"), "file with the admin API's bearer token")
 }
 
+// token reads the token file; without one there is no token.
+func (c *client) token() (string, error) {
+	if c.tokenFile == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(c.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--admin-token-file: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
 // requestTime bounds one question; the sidecar is beside us.
 const requestTime = 10 * time.Second
 
@@ -39,12 +51,12 @@ func (c *client) ask(ctx context.Context, method, path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("--admin %q: %w", c.addr, err)
 	}
-	if c.tokenFile != "" {
-		b, err := os.ReadFile(c.tokenFile)
-		if err != nil {
-			return fmt.Errorf("--admin-token-file: %w", err)
-		}
-		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(b)))
+	token, err := c.token()
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	tr := &http.Transport{DisableKeepAlives: true}
 	res, err := tr.RoundTrip(req)

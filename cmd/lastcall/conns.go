@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -64,7 +63,7 @@ func connsCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{Use: "conns", Short: "List a running sidecar's streams (or connections): who, what, how old, whose turn", Args: cobra.NoArgs}
 	o.bind(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&o.watch, "watch", false, "ask again every second")
+	f.BoolVar(&o.watch, "watch", false, "go on: the table every second, and what ends meanwhile (-o json: a line an event)")
 	f.BoolVar(&o.open, "open", false, "those that are open (default)")
 	f.BoolVar(&o.closed, "closed", false, "those that ended, with their fates")
 	f.BoolVar(&o.survivors, "survivors", false, "those that still hold the drain")
@@ -109,38 +108,26 @@ func (o *connsOptions) run(ctx context.Context, out io.Writer) error {
 	if o.connections {
 		what = "connections"
 	}
-	for {
-		var raw map[string]json.RawMessage
-		if err := o.ask(ctx, "GET", "/v1/"+what+o.query(), &raw); err != nil {
-			return err
-		}
-		if o.output == "json" {
-			b, err := json.Marshal(raw)
-			if err != nil {
-				return failed(err)
-			}
-			if _, err := fmt.Fprintf(out, "%s\n", b); err != nil {
-				return failed(err)
-			}
-		} else {
-			var rows []row
-			if err := json.Unmarshal(raw[what], &rows); err != nil {
-				return failed(fmt.Errorf("answer of %s: %w", o.addr, err))
-			}
-			if o.watch {
-				_, _ = fmt.Fprintf(out, "\n%s\n", time.Now().Format(time.TimeOnly))
-			}
-			if err := table(out, rows, what, o.output == "wide", o.closed); err != nil {
-				return failed(err)
-			}
-		}
-		if !o.watch {
-			return nil
-		}
-		if !pause(ctx, time.Second) {
-			return failed(errors.New("interrupted"))
-		}
+	if o.watch {
+		return o.follow(ctx, out, isTerminal(out))
 	}
+	var raw map[string]json.RawMessage
+	if err := o.ask(ctx, "GET", "/v1/"+what+o.query(), &raw); err != nil {
+		return err
+	}
+	if o.output == "json" {
+		b, err := json.Marshal(raw)
+		if err != nil {
+			return failed(err)
+		}
+		_, err = fmt.Fprintf(out, "%s\n", b)
+		return failed(err)
+	}
+	var rows []row
+	if err := json.Unmarshal(raw[what], &rows); err != nil {
+		return failed(fmt.Errorf("answer of %s: %w", o.addr, err))
+	}
+	return failed(table(out, rows, what, o.output == "wide", o.closed))
 }
 
 // table prints rows for a person: 80 columns, or as wide as it takes.

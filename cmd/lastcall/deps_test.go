@@ -14,7 +14,8 @@ func rooms() map[string][]string {
 	return map[string][]string{
 		"tracker":                   {}, // the domain: everyone may depend on it because it depends on nothing
 		"tracker/trackertest":       {"tracker"},
-		"tracker/admin":             {"tracker"},
+		"tracker/trackerpb":         {},
+		"tracker/admin":             {"tracker", "tracker/trackerpb"},
 		"tracker/fatelog":           {"tracker"},
 		"tracker/prom":              {"tracker"},
 		"proxy/config":              {},
@@ -35,7 +36,7 @@ func rooms() map[string][]string {
 		// The server wires them; exporters stay outside: facts leave through the registry.
 		"proxy": {"proxy/config", "proxy/intercept", "proxy/observe", "proxy/observe/detect", "proxy/observe/http1", "proxy/observe/http2", "proxy/observe/opaque", "proxy/observe/tlshello", "proxy/observe/websocket", "proxy/relay", "proxy/tlsterm", "tracker"},
 		// Only cmd wires everything, and nobody imports it.
-		"cmd/lastcall": {"proxy", "proxy/config", "proxy/drain", "proxy/intercept", "tracker", "tracker/admin", "tracker/fatelog", "tracker/prom"},
+		"cmd/lastcall": {"proxy", "proxy/config", "proxy/drain", "proxy/intercept", "tracker", "tracker/admin", "tracker/fatelog", "tracker/prom", "tracker/trackerpb"},
 	}
 }
 

@@ -86,6 +86,7 @@ func serve(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
 	}
 	log.Info("serving", zap.Strings("listen", srv.Addrs()), zap.Int("loops", loops))
 
+	forgetStartup()
 	run, cancel := context.WithCancel(ctx)
 	var controller sync.WaitGroup
 	controller.Go(func() { c.Run(run) })

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/lastcall-proxy/lastcall/tracker"
 )
 
@@ -52,7 +54,14 @@ func NewAdmin(cfg Config) http.Handler {
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fail(w, http.StatusForbidden, "cross_origin", "a page of another origin may not change anything here")
 	}))
-	return cfg.guard(cross.Handler(mux))
+	web, rpc := cross.Handler(mux), newGRPC(cfg)
+	return cfg.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isGRPC(r) {
+			rpc.ServeHTTP(w, r)
+			return
+		}
+		web.ServeHTTP(w, r)
+	}))
 }
 
 //go:embed page.html
@@ -72,16 +81,33 @@ func (cfg Config) guard(h http.Handler) http.Handler {
 		if cfg.Token != "" && r.URL.Path != "/" { // the page holds no facts; what it asks for does
 			token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			if !ok || !same(token, cfg.Token) {
+				if isGRPC(r) {
+					failGRPC(w, codes.Unauthenticated, "a bearer token is needed")
+					return
+				}
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				fail(w, http.StatusUnauthorized, "unauthorized", "a bearer token is needed")
 				return
 			}
 		} else if cfg.Token == "" && !loopback(r.Host) {
+			if isGRPC(r) {
+				failGRPC(w, codes.PermissionDenied, "without a token this API answers to loopback names only")
+				return
+			}
 			fail(w, http.StatusForbidden, "bad_host", "without a token this API answers to loopback names only")
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// failGRPC is an answer of trailers alone.
+func failGRPC(w http.ResponseWriter, code codes.Code, message string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/grpc")
+	h.Set("Grpc-Status", strconv.Itoa(int(code)))
+	h.Set("Grpc-Message", message)
+	w.WriteHeader(http.StatusOK)
 }
 
 func loopback(host string) bool {

@@ -144,7 +144,10 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 // Server wraps a handler with the time limits that keep slow clients from holding it. Answers have no write limit:
-// /v1/events and profiles run as long as they are wanted.
+// /v1/events and profiles run as long as they are wanted. It speaks HTTP/1.1, and HTTP/2 without TLS for gRPC.
 func Server(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10}
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return &http.Server{Handler: h, Protocols: &p, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100, SendPingTimeout: slowReader, WriteByteTimeout: slowReader}, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 60 * time.Second, MaxHeaderBytes: 16 << 10}
 }
