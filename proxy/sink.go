@@ -35,7 +35,7 @@ func (s *session) Hello(sni, alpn, _ string) { s.conn.SetPeer(sni, alpn) }
 
 // Admit is observe.Sink's: probes and scrapes are answered in every phase.
 func (s *session) Admit(r *observe.Request) bool {
-	if s.w.classOf(r.UserAgent) == tracker.ClassNormal {
+	if s.w.classOf(r) == tracker.ClassNormal {
 		return false
 	}
 	if s.rejecting {
@@ -101,8 +101,15 @@ func (s *session) Broken(reason string) {
 	s.w.loop.Do(s.link.Kill) // not from inside the link's own call
 }
 
-// classOf tells the cluster's own traffic by its user agent.
-func (w *worker) classOf(agent []byte) tracker.Class {
+// healthCheck is the call that probes are made of (grpc.health.v1, KEP-2727), whoever makes it.
+const healthCheck = "/grpc.health.v1.Health/Check"
+
+// classOf tells the cluster's own traffic by its user agent, and health checks by their path.
+func (w *worker) classOf(r *observe.Request) tracker.Class {
+	agent := r.UserAgent
+	if r.Kind == observe.GRPC && string(r.Path) == healthCheck {
+		return tracker.ClassProbe
+	}
 	for _, p := range w.srv.probes {
 		if bytes.HasPrefix(agent, p) {
 			return tracker.ClassProbe
@@ -125,7 +132,7 @@ type stream struct {
 // Head is observe.Stream's.
 func (t *stream) Head(r *observe.Request) {
 	t.rec.SetHead(r.Method, r.Path, r.Authority, r.UserAgent)
-	if c := t.sess.w.classOf(r.UserAgent); c != tracker.ClassNormal {
+	if c := t.sess.w.classOf(r); c != tracker.ClassNormal {
 		t.rec.SetClass(c)
 	}
 }
@@ -167,8 +174,12 @@ func (t *stream) Done(o observe.Outcome) {
 	case observe.Aborted:
 		e.Fate = tracker.Aborted
 	case observe.Ended:
-		s.ended = true
 		e.Fate, e.By, e.Reason = s.politely()
+		if o.Reason != "" {
+			e.Reason = o.Reason // of this stream alone
+		} else {
+			s.ended = true
+		}
 	case observe.Rejected:
 		e.Fate, e.By, e.Stage, s.rejected = tracker.Rejected, tracker.ByLastcall, tracker.StageRequest, true
 		if e.Reason == "" {

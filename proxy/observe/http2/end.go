@@ -7,6 +7,9 @@ import (
 	"github.com/lastcall-proxy/lastcall/proxy/observe/grpc"
 )
 
+// healthWatch is the path of grpc.health.v1.Health/Watch.
+const healthWatch = "/grpc.health.v1.Health/Watch"
+
 // goodbye is what a call that we end is told: UNAVAILABLE is the status that clients may retry elsewhere.
 const (
 	statusUnavailable = 14
@@ -82,7 +85,11 @@ func (o *Observer) partBoth(s *stream) {
 	o.put(observe.FromClient, appendReset(nil, s.id, codeCancel))
 	s.gone = true
 	s.rec.GRPCStatus(statusUnavailable)
-	o.done(s, observe.Outcome{Verdict: observe.Ended})
+	out := observe.Outcome{Verdict: observe.Ended}
+	if s.watch && !o.ending {
+		out.Reason = "a health watch does not hold a farewell"
+	}
+	o.done(s, out)
 }
 
 // afford takes window for bytes of ours that their sender does not know of, if there is enough.

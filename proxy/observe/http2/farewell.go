@@ -87,15 +87,29 @@ func (o *Observer) after() {
 			o.endStream(o.streams[id])
 		}
 	}
-	if o.farewell && !o.announced && o.passed > 0 && o.open == 0 {
+	quiet := o.open == o.watches
+	if o.farewell && !o.announced && o.passed > 0 && quiet {
 		o.sayFarewell()
 	}
-	if o.wantFinal || o.farewell && o.answered && o.open == 0 {
+	if o.wantFinal || o.farewell && o.answered && quiet {
 		o.sayFinal()
+	}
+	if o.final && quiet && o.watches > 0 {
+		o.endWatches()
 	}
 	if o.final && o.open == 0 && len(o.flows[0].pending) == 0 && len(o.flows[1].pending) == 0 {
 		o.closing = true
 		o.sink.CloseAfter()
+	}
+}
+
+// endWatches ends the health watches that are all that is left, as far as that can be done now: clients that balance load
+// keep one open on each connection for as long as they live (gRFC A17), and would hold every drain to its deadline.
+func (o *Observer) endWatches() {
+	for _, id := range o.ids() {
+		if s := o.streams[id]; s.watch {
+			o.endStream(s)
+		}
 	}
 }
 

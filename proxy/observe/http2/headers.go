@@ -124,6 +124,10 @@ func (o *Observer) requestBlock(s *stream, h *head) bool {
 		s.kind = observe.GRPC
 		s.rec.SetKind(observe.GRPC)
 	}
+	if s.kind == observe.GRPC && string(r.Path) == healthWatch {
+		s.watch = true
+		o.watches++
+	}
 	s.rec.Head(r)
 	if f.hold && (s.id > o.limit || o.reject && !o.sink.Admit(r)) {
 		o.refuse(s)

@@ -82,6 +82,7 @@ type Observer struct {
 	flows   [2]flow
 	streams map[uint32]*stream
 	open    int    // of streams: those that have a record
+	watches int    // of those: gRPC health watches
 	highest uint32 // client stream seen
 	passed  uint32 // highest client stream that was forwarded
 	limit   uint32 // streams above it are refused; set by our own last GOAWAY

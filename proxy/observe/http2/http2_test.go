@@ -73,10 +73,11 @@ func hasEvent(events []string, want string) bool {
 }
 
 var (
-	get  = []string{":method:GET", ":path:/a?q", ":authority:h", ":scheme:http", "user-agent:ua"}
-	call = []string{":method:POST", ":path:/s/m", ":authority:h", ":scheme:http", "content-type:application/grpc+proto", "user-agent:grpc-go"}
-	wsup = []string{":method:CONNECT", ":protocol:websocket", ":path:/chat", ":authority:h", ":scheme:http"}
-	ok   = []string{":status:200"}
+	get   = []string{":method:GET", ":path:/a?q", ":authority:h", ":scheme:http", "user-agent:ua"}
+	call  = []string{":method:POST", ":path:/s/m", ":authority:h", ":scheme:http", "content-type:application/grpc+proto", "user-agent:grpc-go"}
+	watch = []string{":method:POST", ":path:/grpc.health.v1.Health/Watch", ":authority:h", ":scheme:http", "content-type:application/grpc", "user-agent:grpc-go"}
+	wsup  = []string{":method:CONNECT", ":protocol:websocket", ":path:/chat", ":authority:h", ":scheme:http"}
+	ok    = []string{":status:200"}
 )
 
 // What happens on the wire, as the account has it; cut anywhere, it is the same.
@@ -197,6 +198,12 @@ func TestGoodbyes(t *testing.T) {
 			_ = s.fr.WriteGoAway(1<<31-1, 0, []byte("bye"))
 			return append(steps, observetest.App(s.take()))
 		}, []string{"GOAWAY last 1"}, nil, []string{"farewell own=false"}},
+		{"health watch", func(c, s *script) []observetest.Step {
+			return []observetest.Step{
+				observetest.Client(http2.Preface + c.settings().headers(1, false, watch...).data(1, true, "\x00\x00\x00\x00\x00").headers(3, true, call...).take()),
+				observetest.App(s.settings().headers(1, false, ok...).data(1, false, "\x00\x00\x00\x00\x00").take()), tell(observe.OrderReject),
+				observetest.App(s.headers(3, true, ":status:200", "grpc-status:0").take())}
+		}, []string{"GOAWAY last 3", "HEADERS 3 :status=200 grpc-status=0 END_STREAM", "HEADERS 1 grpc-status=14 grpc-message=server is shutting down END_STREAM"}, []string{"RST_STREAM 1 CANCEL"}, []string{"s1 done 2 by client code 0", "close after"}},
 		{"cancelled", func(c, s *script) []observetest.Step {
 			return append(open(c, s, get, ok), tell(observe.OrderFarewell), tell(observe.OrderServe), observetest.Client(c.headers(3, true, get...).take()))
 		}, []string{"PING"}, []string{"HEADERS 3 :method=GET :path=/a?q :authority=h :scheme=http user-agent=ua END_STREAM"}, nil},

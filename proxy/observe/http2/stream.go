@@ -24,6 +24,7 @@ type stream struct {
 	tunnel  bool    // CONNECT with a 2xx
 	connect bool    // asks for a tunnel
 	gone    bool    // ended by us: what still comes for it is swallowed
+	watch   bool    // a gRPC health watch: it goes on for ever, and holds no farewell
 	leaving bool    // a WebSocket that is being closed
 	unread  bool    // its WebSocket observer has lost track
 	said    [2]bool // our Close went into this direction
@@ -105,6 +106,9 @@ func (o *Observer) done(s *stream, out observe.Outcome) {
 	}
 	s.rec.Done(out)
 	s.rec = nil
+	if s.watch {
+		o.watches--
+	}
 	o.open--
 	o.opt.Pool.open--
 }
@@ -135,5 +139,5 @@ func (o *Observer) full() bool {
 // Close gives up what the observer still holds: its connection is closed.
 func (o *Observer) Close() {
 	o.opt.Pool.open -= o.open
-	o.open, o.streams, o.lost = 0, nil, true
+	o.open, o.watches, o.streams, o.lost = 0, 0, nil, true
 }
