@@ -3,6 +3,7 @@ package peers
 import (
 	"net"
 	"path/filepath"
+	"strconv"
 )
 
 // The peers of the HTTP/2 scenarios, all without TLS (prior knowledge).
@@ -38,10 +39,14 @@ func NginxGRPC() Spec {
 	}}
 }
 
-// EnvoyHTTP2 is one HTTP connection manager in front of an HTTP/2 cluster.
-func EnvoyHTTP2() Spec {
+// EnvoyHTTP2 is one HTTP connection manager in front of an HTTP/2 cluster, with so many workers.
+func EnvoyHTTP2(workers int) Spec {
 	s := Envoy("http")
 	s.Name = "envoy-http2"
+	if workers > 1 {
+		s.Name += "-" + strconv.Itoa(workers)
+		s.args = envoyArgs(workers)
+	}
 	plain := s.config
 	s.config = func(p ports) string {
 		return replaceOnce(plain(p), "{name: app, type: STATIC,", `{name: app, type: STATIC, typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: {"@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http2_protocol_options: {}}}},`)

@@ -95,9 +95,7 @@ func Nginx() Spec {
 
 // Envoy with an HTTP connection manager, or tcp_proxy.
 func Envoy(mode string) Spec {
-	return Spec{Name: "envoy-" + mode, Binary: "envoy", args: func(p ports) []string {
-		return []string{"-c", p.config, "--disable-hot-restart", "--concurrency", "1", "--log-level", "error"}
-	}, config: func(p ports) string {
+	return Spec{Name: "envoy-" + mode, Binary: "envoy", args: envoyArgs(1), config: func(p ports) string {
 		filter := `{name: envoy.filters.network.tcp_proxy, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: t, cluster: app, idle_timeout: 0s}}`
 		if mode == "http" {
 			filter = `{name: envoy.filters.network.http_connection_manager, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, stat_prefix: h, http_filters: [{name: envoy.filters.http.router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}], route_config: {virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {prefix: "/"}, route: {cluster: app}}]}]}}}`
@@ -105,6 +103,12 @@ func Envoy(mode string) Spec {
 		return "static_resources:\n  listeners:\n  - address: " + envoyAddr(p.listen) + "\n    filter_chains: [{filters: [" + filter + "]}]\n" +
 			"  clusters:\n  - {name: app, type: STATIC, connect_timeout: 5s, circuit_breakers: {thresholds: [{max_connections: 20000, max_pending_requests: 20000, max_requests: 20000}]}, load_assignment: {cluster_name: app, endpoints: [{lb_endpoints: [{endpoint: {address: " + envoyAddr(p.app) + "}}]}]}}\n"
 	}}
+}
+
+func envoyArgs(workers int) func(ports) []string {
+	return func(p ports) []string {
+		return []string{"-c", p.config, "--disable-hot-restart", "--concurrency", strconv.Itoa(workers), "--log-level", "error"}
+	}
 }
 
 // App is the workload behind everybody: nginx with a ready answer of 128 bytes, and files beside its configuration.
@@ -193,6 +197,9 @@ func (p *Peer) Stop() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.ended
 }
+
+// Signal sends sig to the peer.
+func (p *Peer) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
 
 // pids are the process and its children: nginx works in one.
 func (p *Peer) pids() []int {

@@ -130,13 +130,13 @@ func (r *Report) Print(w io.Writer) error {
 		p.f("%s: %s\n", name, r.Versions[name])
 	}
 	scenarios, names := r.axes()
-	p.f("\n%-28s %-8s", "MEDIAN", "UNIT")
+	p.f("\n%-36s %-8s", "MEDIAN", "UNIT")
 	for _, n := range names {
 		p.f(" %13s", n)
 	}
 	p.f("\n")
 	for _, s := range scenarios {
-		p.f("%-28s %-8s", s.Scenario, s.Unit)
+		p.f("%-36s %-8s", s.Scenario, s.Unit)
 		for _, n := range names {
 			if c := r.find(s.Scenario, n); c != nil {
 				p.f(" %13.2f", c.Median())
@@ -146,7 +146,7 @@ func (r *Report) Print(w io.Writer) error {
 		}
 		p.f("\n")
 	}
-	p.f("\n%-28s %-14s %-14s %8s %8s  %-15s\n", "LIMIT", "OF", "AGAINST", "WANT", "GOT", "QUARTILES")
+	p.f("\n%-36s %-14s %-14s %8s %8s  %-15s\n", "LIMIT", "OF", "AGAINST", "WANT", "GOT", "QUARTILES")
 	held := 0
 	for _, v := range r.Verdicts {
 		sign, mark := "<=", "MISSED"
@@ -160,7 +160,7 @@ func (r *Report) Print(w io.Writer) error {
 		case v.Missing:
 			mark = "NOT MEASURED"
 		}
-		p.f("%-28s %-14s %-14s %s%6.2f %8.2f  [%.2f..%.2f]  %s\n", v.Scenario, v.Peer, v.Other, sign, v.Value, v.Actual, v.Low, v.High, mark)
+		p.f("%-36s %-14s %-14s %s%6.2f %8.2f  [%.2f..%.2f]  %s\n", v.Scenario, v.Peer, v.Other, sign, v.Value, v.Actual, v.Low, v.High, mark)
 	}
 	p.f("\n%d of %d limits hold\n", held, len(r.Verdicts))
 	return p.err

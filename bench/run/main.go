@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -45,7 +46,7 @@ func run(ctx context.Context) error {
 	binary := flag.String("lastcall", "", "the binary under test")
 	rounds := flag.Int("rounds", 7, "rounds; their medians count")
 	cell := flag.Duration("cell", time.Second, "how long each measurement takes")
-	only := flag.String("only", "", "http1 or http2: a part of the run")
+	only := flag.String("only", "", "http1, http2 or http2-memory: a part of the run")
 	idle := flag.Int("idle", 6000, "idle connections for the memory figures")
 	jsonFile := flag.String("json", "", "where the JSON goes")
 	flag.Parse()
@@ -75,7 +76,7 @@ func run(ctx context.Context) error {
 	}
 	// Memory first, each peer in a fresh process: what a burst has left in a heap would hide what connections cost.
 	for _, s := range b.specs {
-		if *only == "http2" {
+		if strings.HasPrefix(*only, "http2") {
 			break
 		}
 		b.rep.Versions[s.Name] = s.Version(ctx)
@@ -84,14 +85,19 @@ func run(ctx context.Context) error {
 			fmt.Fprintf(os.Stderr, "left out: idle connections of %s: %v\n", s.Name, err)
 		}
 	}
-	if *only != "http2" {
+	if !strings.HasPrefix(*only, "http2") {
 		if err := b.speed(ctx); err != nil {
 			return err
 		}
 	}
 	if *only != "http1" {
-		if err := b.http2(ctx, *binary); err != nil {
-			return err
+		if err := b.http2Memory(ctx, *binary); err != nil {
+			fmt.Fprintln(os.Stderr, "left out: idle HTTP/2:", err)
+		}
+		if *only != "http2-memory" {
+			if err := b.http2(ctx, *binary); err != nil {
+				return err
+			}
 		}
 	}
 	b.rep.Judge(limits())
