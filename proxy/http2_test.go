@@ -133,6 +133,28 @@ func TestStuckStreams(t *testing.T) {
 			t.Errorf("%s: waiting on %s, half closed by %s; want %s, %s", r.ID, r.WaitingOn, r.HalfClosed, wt.waiting, wt.half)
 		}
 	}
+	_ = a.fr.WritePing(false, [8]byte{7})
+	c.until(t, func(f xhttp2.Frame) bool {
+		p, ok := f.(*xhttp2.PingFrame)
+		if ok {
+			_ = c.fr.WritePing(true, p.Data)
+		}
+		return ok
+	})
+	a.until(t, func(f xhttp2.Frame) bool { p, ok := f.(*xhttp2.PingFrame); return ok && p.IsAck() })
+	v, ok := w.srv.Inspect(1)
+	if !ok || v.Window != (tracker.Sides[int64]{Client: 65535, App: 65531}) || v.RoundTrip[0] <= 0 || v.RoundTrip[1] >= 0 {
+		t.Errorf("windows and round trips of the connection: %+v, %t", v, ok)
+	}
+	wantWindow := map[uint32]int64{1: 4, 2: 0, 3: 4, 5: 4}
+	for n, app := range wantWindow {
+		if got := v.Streams[n].Window; got != (tracker.Sides[int64]{Client: 65535, App: app}) {
+			t.Errorf("windows of c1.%d: got %+v, want the app's %d", n, got, app)
+		}
+	}
+	if _, ok := w.srv.Inspect(9); ok {
+		t.Error("a connection that isn't there was inspected")
+	}
 	_, _ = c.Close(), a.Close()
 	trackertest.WaitFor(t, w.reg, trackertest.Ended(tracker.WhatConnection, 1))
 	if r, _, _ := w.reg.Get(1); r.Kind != tracker.KindHTTP2 || r.Fate != tracker.Aborted {

@@ -71,13 +71,14 @@ func New(cfg Config) (*Server, error) {
 	if s.limit <= 0 {
 		s.limit = descriptorLimit()
 	}
+	cfg.Registry.ExpectDialErrors(append(dialReasons(), "accept_paused"))
 	for i := range cfg.Loops {
 		loop, err := relay.NewLoop(relay.Config{DialTimeout: cfg.Settings.DialTimeout, Now: cfg.Registry.Now, Prepare: prepare(cfg.Settings)})
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("proxy: loop %d: %w", i, err)
 		}
-		w := &worker{srv: s, loop: loop, shard: cfg.Registry.Shard(i), sessions: make(map[uint64]*session)}
+		w := &worker{srv: s, loop: loop, shard: cfg.Registry.Shard(i), now: loop.Now, sessions: make(map[uint64]*session)}
 		s.workers = append(s.workers, w)
 		s.wg.Go(loop.Run)
 		if idle := cfg.Settings.IdleTimeout; idle > 0 {

@@ -25,6 +25,7 @@ type session struct {
 	conn *tracker.Conn
 	obs  observe.Observer // nil until the first byte
 	app  *relay.Target
+	h2   *http2.Observer // obs, or what it handed over to; nil: not HTTP/2
 
 	preface   *preface // nil once it is over
 	tls       *secure  // nil: plaintext on both sides
@@ -140,14 +141,15 @@ func (s *session) choose(is detect.Protocol) observe.Observer {
 	case detect.HTTP1:
 		return http1.New(s, http1.Options{Upgrade: s.upgrade, Pool: &s.w.exchanges, Forwarded: s.forwarded})
 	case detect.HTTP2:
-		return http2.New(s, s.http2Options())
+		s.h2 = http2.New(s, s.http2Options())
+		return s.h2
 	case detect.Opaque, detect.Undecided:
 	}
 	return opaque.New(s)
 }
 
 func (s *session) http2Options() http2.Options {
-	return http2.Options{Pool: &s.w.http2, WebSocket: newWebSocket}
+	return http2.Options{Pool: &s.w.http2, WebSocket: newWebSocket, Now: s.w.now}
 }
 
 func newWebSocket(sink observe.Sink, st observe.Stream) observe.Observer {
@@ -159,7 +161,8 @@ func (s *session) upgrade(sink observe.Sink, st observe.Stream, r *observe.Reque
 	case observe.WebSocket:
 		return websocket.New(sink, st)
 	case observe.HTTP2:
-		return http2.NewUpgraded(sink, st, r.Settings, s.http2Options())
+		s.h2 = http2.NewUpgraded(sink, st, r.Settings, s.http2Options())
+		return s.h2
 	default:
 		return nil
 	}

@@ -49,6 +49,11 @@ func targetString(t relay.Target) string {
 }
 
 // dialReason is the closed set of app_dial_errors_total's label.
+// dialReasons is the closed list of what dialReason says.
+func dialReasons() []string {
+	return []string{"refused", "timeout", "reset", "unreachable", "descriptors", "no_socket", "backlog_full", "other"}
+}
+
 func dialReason(e syscall.Errno) string {
 	switch e {
 	case unix.ECONNREFUSED:

@@ -41,6 +41,7 @@ func (s *Server) openTLS(l *listener, in config.Listener) (err error) {
 		if err != nil {
 			return &SettingError{fmt.Errorf("listener %s: tls: %w", l.name, err)}
 		}
+		s.cfg.Registry.ExpectHandshakeErrors(l.direction, tlsterm.Reasons())
 	}
 	if t := in.AppTLS; t != nil {
 		l.appTLS, err = tlsterm.NewOriginator(tlsterm.AppConfig{
@@ -49,6 +50,9 @@ func (s *Server) openTLS(l *listener, in config.Listener) (err error) {
 		})
 		if err != nil {
 			return &SettingError{fmt.Errorf("listener %s: app_tls: %w", l.name, err)}
+		}
+		for _, reason := range tlsterm.Reasons() {
+			s.cfg.Registry.ExpectDialErrors([]string{"tls_" + reason})
 		}
 	}
 	return nil

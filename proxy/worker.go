@@ -17,6 +17,7 @@ type worker struct {
 	srv   *Server
 	loop  *relay.Loop
 	shard *tracker.Shard
+	now   func() int64 // the loop's clock; one value for all connections
 
 	// Owned by the loop.
 	sessions  map[uint64]*session

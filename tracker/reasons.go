@@ -63,6 +63,31 @@ func (s *Shard) HandshakeError(d Direction, reason string) {
 	countReason(&rs.handshake[d], reason, otherReason)
 }
 
+// ExpectDialErrors makes the reasons exist at zero, so that a rate sees the first one.
+func (r *Registry) ExpectDialErrors(list []string) {
+	r.reasons.mu.Lock()
+	defer r.reasons.mu.Unlock()
+	expect(&r.reasons.dial, list)
+}
+
+// ExpectHandshakeErrors does the same for a direction in which TLS is terminated.
+func (r *Registry) ExpectHandshakeErrors(d Direction, list []string) {
+	r.reasons.mu.Lock()
+	defer r.reasons.mu.Unlock()
+	expect(&r.reasons.handshake[d], list)
+}
+
+func expect(m *map[string]uint64, list []string) {
+	if *m == nil {
+		*m = map[string]uint64{}
+	}
+	for _, reason := range list {
+		if _, ok := (*m)[reason]; !ok {
+			(*m)[reason] = 0
+		}
+	}
+}
+
 // countReason adds one under key, or under other once the map has maxReasons keys.
 func countReason[K comparable](m *map[K]uint64, key, other K) {
 	if *m == nil {

@@ -67,6 +67,9 @@ const (
 	headAgent
 )
 
+// Number counts the streams of a connection from 1; records write it as the 7 of "c42.7".
+func (s *Stream) Number() uint32 { return s.n }
+
 // Kind is the stream's kind.
 func (s *Stream) Kind() Kind { return s.kind }
 

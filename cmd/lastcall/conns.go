@@ -127,7 +127,56 @@ func (o *connsOptions) run(ctx context.Context, out io.Writer) error {
 	if err := json.Unmarshal(raw[what], &rows); err != nil {
 		return failed(fmt.Errorf("answer of %s: %w", o.addr, err))
 	}
-	return failed(table(out, rows, what, o.output == "wide", o.closed))
+	if err := table(out, rows, what, o.output == "wide", o.closed); err != nil || o.closed {
+		return failed(err)
+	}
+	return o.disobedient(ctx, out)
+}
+
+// patience is how long a client that was told to leave may take before it is named.
+const patience = 2 * time.Second
+
+// disobedient names the clients that were told to leave and go on as if they had not been.
+func (o *connsOptions) disobedient(ctx context.Context, out io.Writer) error {
+	var list struct {
+		Connections []struct {
+			ID      string `json:"id"`
+			Kind    string `json:"kind"`
+			Client  string `json:"client"`
+			Streams int    `json:"streams"`
+			Peer    struct {
+				Agent string `json:"user_agent"`
+			} `json:"peer"`
+			Farewell *struct {
+				SentAt time.Time `json:"sent_at"`
+				Kind   string    `json:"kind"`
+				Began  int       `json:"began_after"`
+			} `json:"farewell"`
+		} `json:"connections"`
+	}
+	if err := o.ask(ctx, "GET", "/v1/connections?limit=1000", &list); err != nil {
+		return err
+	}
+	for _, c := range list.Connections {
+		f := c.Farewell
+		if f == nil || f.Began == 0 && (c.Streams > 0 || time.Since(f.SentAt) < patience) {
+			continue // it may finish what was open
+		}
+		line := fmt.Sprintf("%s (%s, %s) was told to leave (%s) %s ago", c.ID, c.Client, c.Kind, f.Kind, span(time.Since(f.SentAt).Seconds()))
+		switch {
+		case f.Began > 0:
+			line += fmt.Sprintf(" and has begun %d streams since", f.Began)
+		default:
+			line += " and stays, with nothing in flight"
+		}
+		if c.Peer.Agent != "" {
+			line += ": " + c.Peer.Agent
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return failed(err)
+		}
+	}
+	return nil
 }
 
 // table prints rows for a person: 80 columns, or as wide as it takes.

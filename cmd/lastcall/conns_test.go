@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/lastcall-proxy/lastcall/tracker"
 )
@@ -141,5 +143,56 @@ func TestAskingCommands(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("conns --watch goes on without a sidecar")
+	}
+}
+
+// A client that was told to leave and begins a stream all the same is named.
+func TestDisobedientClientIsNamed(t *testing.T) {
+	p, addr := front(t, h2Go(t), "--lameduck", "20s", "--drain-timeout", "60s")
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	fr := http2.NewFramer(c, c)
+	_ = fr.WriteSettings()
+	var hb bytes.Buffer
+	enc := hpack.NewEncoder(&hb)
+	request := func(id uint32) {
+		hb.Reset()
+		for _, f := range [][2]string{{":method", "POST"}, {":path", "/"}, {":scheme", "http"}, {":authority", "h"}, {"user-agent", "stubborn/1"}} {
+			_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+		}
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: hb.Bytes(), EndHeaders: true}) // its body never ends
+	}
+	until := func(want func(http2.Frame) bool) {
+		t.Helper()
+		for {
+			f, err := fr.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want(f) {
+				return
+			}
+		}
+	}
+	request(1)
+	until(func(f http2.Frame) bool { s, ok := f.(*http2.SettingsFrame); return ok && s.IsAck() })
+	if status, _, fault := p.lastcall(t.Context(), "drain"); status != 0 {
+		t.Fatal(fault)
+	}
+	until(func(f http2.Frame) bool { _, ok := f.(*http2.GoAwayFrame); return ok })
+	if _, out, _ := p.lastcall(t.Context(), "conns"); strings.Contains(out, "told to leave") {
+		t.Errorf("named although it only finishes what was open:\n%s", out)
+	}
+	request(3)
+	_ = fr.WritePing(false, [8]byte{1}) // its answer comes when the app has seen the request
+	until(func(f http2.Frame) bool { p, ok := f.(*http2.PingFrame); return ok && p.IsAck() })
+	want := regexp.MustCompile(`(?m)^c1 \(127\.0\.0\.1:\d+, http2\) was told to leave \(goaway\) \d+\.\ds ago and has begun 1 streams since: stubborn/1$`)
+	if _, out, _ := p.lastcall(t.Context(), "conns"); !want.MatchString(out) {
+		t.Errorf("got:\n%s", out)
 	}
 }

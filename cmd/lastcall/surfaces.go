@@ -51,6 +51,25 @@ func (c controls) CloseConn(id uint64, polite bool) error {
 	return err
 }
 
+// Inspect puts the proxy's view into the API's form.
+func (c controls) Inspect(id uint64) *admin.HTTP2 {
+	v, ok := c.proxy.Inspect(id)
+	if !ok {
+		return nil
+	}
+	rtt := func(d time.Duration) *tracker.Seconds {
+		if d < 0 {
+			return nil
+		}
+		return new(tracker.Seconds(d.Seconds()))
+	}
+	out := &admin.HTTP2{Window: v.Window, PingRTT: admin.RoundTrips{Client: rtt(v.RoundTrip[0]), App: rtt(v.RoundTrip[1])}, Streams: make(map[string]admin.HTTP2Stream, len(v.Streams))}
+	for n, s := range v.Streams {
+		out.Streams[fmt.Sprintf("c%d.%d", id, n)] = admin.HTTP2Stream{Window: s.Window}
+	}
+	return out
+}
+
 // surfaces are the telemetry and admin servers. They stay up until the very end.
 type surfaces struct {
 	servers []*http.Server

@@ -227,7 +227,13 @@ func (cfg Config) connection(w http.ResponseWriter, r *http.Request) {
 	if streams == nil {
 		streams = []tracker.Record{}
 	}
-	reply(w, http.StatusOK, map[string]any{"connection": conn, "streams": streams})
+	out := map[string]any{"connection": conn, "streams": streams}
+	if conn.Fate == tracker.FateOpen {
+		if v := cfg.Controller.Inspect(id); v != nil {
+			out["http2"] = v
+		}
+	}
+	reply(w, http.StatusOK, out)
 }
 
 func (cfg Config) closeConnection(w http.ResponseWriter, r *http.Request) {

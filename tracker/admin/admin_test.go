@@ -24,6 +24,9 @@ func (c *controller) StartDrain(by string) error { c.calls = append(c.calls, "st
 func (c *controller) CancelDrain() error {
 	return fmt.Errorf("%w: %w", admin.ErrConflict, errors.New("not draining"))
 }
+func (c *controller) Inspect(uint64) *admin.HTTP2 {
+	return &admin.HTTP2{Window: tracker.Sides[int64]{Client: 65535, App: 7}, PingRTT: admin.RoundTrips{Client: new(tracker.Seconds(0.25))}, Streams: map[string]admin.HTTP2Stream{"c1.1": {Window: tracker.Sides[int64]{Client: 1, App: -2}}}}
+}
 func (c *controller) Drained() <-chan struct{} { return c.drained }
 func (c *controller) CloseConn(id uint64, polite bool) error {
 	if id != 1 {
@@ -95,6 +98,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", api.URL + "/v1/streams?colour=red", nil, 400, "colour"},
 		{"GET", api.URL + "/v1/streams?kind=sse&older=1s&idle=1s&waiting_on=app&sort=idle&limit=1000&direction=inbound&state=closed&fate=cut", nil, 200, `"next_cursor":""`},
 		{"GET", api.URL + "/v1/connections/c1", nil, 200, `"connection":{"id":"c1"`},
+		{"GET", api.URL + "/v1/connections/c1", nil, 200, `"http2":{"window":{"client":65535,"app":7},"ping_rtt_s":{"client":0.25},"streams":{"c1.1":{"window":{"client":1,"app":-2}}}}`},
 		{"GET", api.URL + "/v1/connections/c9", nil, 404, "not_found"},
 		{"GET", api.URL + "/v1/connections/x", nil, 400, "bad_parameter"},
 		{"DELETE", api.URL + "/v1/connections/c1?mode=polite", nil, 204, ""},

@@ -124,7 +124,11 @@ func (t *trackerService) Get(_ context.Context, in *pb.GetRequest) (*pb.GetRespo
 	if !ok {
 		return nil, status.Error(codes.NotFound, "no such connection, open or remembered")
 	}
-	return &pb.GetResponse{Connection: record(&conn), Streams: records(streams)}, nil
+	out := &pb.GetResponse{Connection: record(&conn), Streams: records(streams)}
+	if conn.Fate == tracker.FateOpen {
+		out.Http2 = http2View(t.cfg.Controller.Inspect(id))
+	}
+	return out, nil
 }
 
 // fastest is the shortest interval that a watch may ask for: a list of a thousand out of five thousand takes some ms.

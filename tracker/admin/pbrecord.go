@@ -84,6 +84,21 @@ func drainOf(v *tracker.DrainView) *pb.Drain {
 	}
 }
 
+func http2View(v *HTTP2) *pb.HTTP2 {
+	if v == nil {
+		return nil
+	}
+	out := &pb.HTTP2{
+		Window:        &pb.CountPerSide{Client: v.Window.Client, App: v.Window.App},
+		PingRtt:       &pb.PerSide{Client: maybe(v.PingRTT.Client), App: maybe(v.PingRTT.App)},
+		StreamWindows: make(map[string]*pb.CountPerSide, len(v.Streams)),
+	}
+	for id, s := range v.Streams {
+		out.StreamWindows[id] = &pb.CountPerSide{Client: s.Window.Client, App: s.Window.App}
+	}
+	return out
+}
+
 func counts[N int | uint64](in map[string]N) map[string]int64 {
 	out := make(map[string]int64, len(in))
 	for k, n := range in {

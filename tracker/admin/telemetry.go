@@ -21,7 +21,31 @@ type Controller interface {
 	StartDrain(trigger string) error
 	CancelDrain() error
 	CloseConn(id uint64, polite bool) error
+	// Inspect tells what an open connection's HTTP/2 says of itself; nil: it speaks none, or nothing is known.
+	Inspect(id uint64) *HTTP2
 	Drained() <-chan struct{}
+}
+
+// HTTP2 is what a connection's HTTP/2 says of itself at this moment.
+type HTTP2 struct {
+	// Window is how many bytes each side may still send on the connection (RFC 9113 section 6.9).
+	Window tracker.Sides[int64] `json:"window"`
+	// PingRTT is how long each side last took to answer a PING; absent if none was seen.
+	PingRTT RoundTrips `json:"ping_rtt_s"`
+	// Streams are the open ones by id, such as "c42.7".
+	Streams map[string]HTTP2Stream `json:"streams"`
+}
+
+// RoundTrips holds a time for each side.
+type RoundTrips struct {
+	Client *tracker.Seconds `json:"client,omitempty"`
+	App    *tracker.Seconds `json:"app,omitempty"`
+}
+
+// HTTP2Stream is one open stream.
+type HTTP2Stream struct {
+	// Window is how many bytes each side may still send on it.
+	Window tracker.Sides[int64] `json:"window"`
 }
 
 // Config sets up both handlers.

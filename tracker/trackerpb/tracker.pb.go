@@ -882,7 +882,7 @@ func (x WatchResponse_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_Type.Descriptor instead.
 func (WatchResponse_Type) EnumDescriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{6, 0}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // Mode says how.
@@ -935,7 +935,7 @@ func (x CloseRequest_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CloseRequest_Mode.Descriptor instead.
 func (CloseRequest_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{15, 0}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // Selection says which records are wanted. Empty fields select everything.
@@ -1227,7 +1227,9 @@ type GetResponse struct {
 	// The connection.
 	Connection *Record `protobuf:"bytes,1,opt,name=connection,proto3" json:"connection,omitempty"`
 	// In the order in which they began.
-	Streams       []*Record `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`
+	Streams []*Record `protobuf:"bytes,2,rep,name=streams,proto3" json:"streams,omitempty"`
+	// Of an open HTTP/2 connection.
+	Http2         *HTTP2 `protobuf:"bytes,3,opt,name=http2,proto3" json:"http2,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1276,6 +1278,77 @@ func (x *GetResponse) GetStreams() []*Record {
 	return nil
 }
 
+func (x *GetResponse) GetHttp2() *HTTP2 {
+	if x != nil {
+		return x.Http2
+	}
+	return nil
+}
+
+// HTTP2 is what a connection's HTTP/2 says of itself at this moment.
+type HTTP2 struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes that each side may still send on the connection (RFC 9113 section 6.9).
+	Window *CountPerSide `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`
+	// How long each side last took to answer a PING; absent if none was seen.
+	PingRtt *PerSide `protobuf:"bytes,2,opt,name=ping_rtt,json=pingRtt,proto3" json:"ping_rtt,omitempty"`
+	// Bytes that each side may still send on its open streams, by their ids.
+	StreamWindows map[string]*CountPerSide `protobuf:"bytes,3,rep,name=stream_windows,json=streamWindows,proto3" json:"stream_windows,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HTTP2) Reset() {
+	*x = HTTP2{}
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HTTP2) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HTTP2) ProtoMessage() {}
+
+func (x *HTTP2) ProtoReflect() protoreflect.Message {
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HTTP2.ProtoReflect.Descriptor instead.
+func (*HTTP2) Descriptor() ([]byte, []int) {
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *HTTP2) GetWindow() *CountPerSide {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *HTTP2) GetPingRtt() *PerSide {
+	if x != nil {
+		return x.PingRtt
+	}
+	return nil
+}
+
+func (x *HTTP2) GetStreamWindows() map[string]*CountPerSide {
+	if x != nil {
+		return x.StreamWindows
+	}
+	return nil
+}
+
 // WatchRequest says what to watch.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1292,7 +1365,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[5]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1377,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[5]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1390,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{5}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WatchRequest) GetSelection() *Selection {
@@ -1360,7 +1433,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[6]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1445,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[6]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1458,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{6}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchResponse) GetType() WatchResponse_Type {
@@ -1432,7 +1505,7 @@ type GetDrainRequest struct {
 
 func (x *GetDrainRequest) Reset() {
 	*x = GetDrainRequest{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[7]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1517,7 @@ func (x *GetDrainRequest) String() string {
 func (*GetDrainRequest) ProtoMessage() {}
 
 func (x *GetDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[7]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1530,7 @@ func (x *GetDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDrainRequest.ProtoReflect.Descriptor instead.
 func (*GetDrainRequest) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{7}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{8}
 }
 
 // GetDrainResponse is the drain.
@@ -1471,7 +1544,7 @@ type GetDrainResponse struct {
 
 func (x *GetDrainResponse) Reset() {
 	*x = GetDrainResponse{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[8]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1556,7 @@ func (x *GetDrainResponse) String() string {
 func (*GetDrainResponse) ProtoMessage() {}
 
 func (x *GetDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[8]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1569,7 @@ func (x *GetDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDrainResponse.ProtoReflect.Descriptor instead.
 func (*GetDrainResponse) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{8}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetDrainResponse) GetDrain() *Drain {
@@ -1517,7 +1590,7 @@ type WatchDrainRequest struct {
 
 func (x *WatchDrainRequest) Reset() {
 	*x = WatchDrainRequest{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[9]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1602,7 @@ func (x *WatchDrainRequest) String() string {
 func (*WatchDrainRequest) ProtoMessage() {}
 
 func (x *WatchDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[9]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1615,7 @@ func (x *WatchDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDrainRequest.ProtoReflect.Descriptor instead.
 func (*WatchDrainRequest) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{9}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchDrainRequest) GetInterval() *durationpb.Duration {
@@ -1563,7 +1636,7 @@ type WatchDrainResponse struct {
 
 func (x *WatchDrainResponse) Reset() {
 	*x = WatchDrainResponse{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[10]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1648,7 @@ func (x *WatchDrainResponse) String() string {
 func (*WatchDrainResponse) ProtoMessage() {}
 
 func (x *WatchDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[10]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1661,7 @@ func (x *WatchDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDrainResponse.ProtoReflect.Descriptor instead.
 func (*WatchDrainResponse) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{10}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchDrainResponse) GetDrain() *Drain {
@@ -1607,7 +1680,7 @@ type StartDrainRequest struct {
 
 func (x *StartDrainRequest) Reset() {
 	*x = StartDrainRequest{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[11]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1692,7 @@ func (x *StartDrainRequest) String() string {
 func (*StartDrainRequest) ProtoMessage() {}
 
 func (x *StartDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[11]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1705,7 @@ func (x *StartDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartDrainRequest.ProtoReflect.Descriptor instead.
 func (*StartDrainRequest) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{11}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{12}
 }
 
 // StartDrainResponse is the drain.
@@ -1646,7 +1719,7 @@ type StartDrainResponse struct {
 
 func (x *StartDrainResponse) Reset() {
 	*x = StartDrainResponse{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[12]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1731,7 @@ func (x *StartDrainResponse) String() string {
 func (*StartDrainResponse) ProtoMessage() {}
 
 func (x *StartDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[12]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1744,7 @@ func (x *StartDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartDrainResponse.ProtoReflect.Descriptor instead.
 func (*StartDrainResponse) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{12}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StartDrainResponse) GetDrain() *Drain {
@@ -1690,7 +1763,7 @@ type CancelDrainRequest struct {
 
 func (x *CancelDrainRequest) Reset() {
 	*x = CancelDrainRequest{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[13]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1775,7 @@ func (x *CancelDrainRequest) String() string {
 func (*CancelDrainRequest) ProtoMessage() {}
 
 func (x *CancelDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[13]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1788,7 @@ func (x *CancelDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelDrainRequest.ProtoReflect.Descriptor instead.
 func (*CancelDrainRequest) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{13}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{14}
 }
 
 // CancelDrainResponse is the drain.
@@ -1729,7 +1802,7 @@ type CancelDrainResponse struct {
 
 func (x *CancelDrainResponse) Reset() {
 	*x = CancelDrainResponse{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[14]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1814,7 @@ func (x *CancelDrainResponse) String() string {
 func (*CancelDrainResponse) ProtoMessage() {}
 
 func (x *CancelDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[14]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1827,7 @@ func (x *CancelDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelDrainResponse.ProtoReflect.Descriptor instead.
 func (*CancelDrainResponse) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{14}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelDrainResponse) GetDrain() *Drain {
@@ -1777,7 +1850,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[15]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +1862,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[15]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +1875,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{15}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CloseRequest) GetId() string {
@@ -1828,7 +1901,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[16]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1913,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[16]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1926,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{16}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{17}
 }
 
 // ReportRequest bounds the answer.
@@ -1868,7 +1941,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[17]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +1953,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[17]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +1966,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{17}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReportRequest) GetMaxRecords() int32 {
@@ -1914,7 +1987,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[18]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +1999,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[18]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2012,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{18}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReportResponse) GetReport() *structpb.Struct {
@@ -1962,7 +2035,7 @@ type PerSide struct {
 
 func (x *PerSide) Reset() {
 	*x = PerSide{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[19]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2047,7 @@ func (x *PerSide) String() string {
 func (*PerSide) ProtoMessage() {}
 
 func (x *PerSide) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[19]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2060,7 @@ func (x *PerSide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerSide.ProtoReflect.Descriptor instead.
 func (*PerSide) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{19}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PerSide) GetClient() *durationpb.Duration {
@@ -2017,7 +2090,7 @@ type CountPerSide struct {
 
 func (x *CountPerSide) Reset() {
 	*x = CountPerSide{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[20]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2102,7 @@ func (x *CountPerSide) String() string {
 func (*CountPerSide) ProtoMessage() {}
 
 func (x *CountPerSide) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[20]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2115,7 @@ func (x *CountPerSide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountPerSide.ProtoReflect.Descriptor instead.
 func (*CountPerSide) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{20}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CountPerSide) GetClient() int64 {
@@ -2078,7 +2151,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[21]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2163,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[21]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2176,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{21}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Peer) GetUserAgent() string {
@@ -2158,7 +2231,7 @@ type Farewell struct {
 
 func (x *Farewell) Reset() {
 	*x = Farewell{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[22]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2243,7 @@ func (x *Farewell) String() string {
 func (*Farewell) ProtoMessage() {}
 
 func (x *Farewell) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[22]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2256,7 @@ func (x *Farewell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Farewell.ProtoReflect.Descriptor instead.
 func (*Farewell) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{22}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Farewell) GetSentAt() *timestamppb.Timestamp {
@@ -2297,7 +2370,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[23]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2382,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[23]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2395,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{23}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Record) GetId() string {
@@ -2621,7 +2694,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[24]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2706,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_lastcall_v1_tracker_proto_msgTypes[24]
+	mi := &file_lastcall_v1_tracker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2719,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{24}
+	return file_lastcall_v1_tracker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Drain) GetPhase() Phase {
@@ -2773,12 +2846,20 @@ const file_lastcall_v1_tracker_proto_rawDesc = "" +
 	"nextCursor\"\x1c\n" +
 	"\n" +
 	"GetRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"q\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x9b\x01\n" +
 	"\vGetResponse\x123\n" +
 	"\n" +
 	"connection\x18\x01 \x01(\v2\x13.lastcall.v1.RecordR\n" +
 	"connection\x12-\n" +
-	"\astreams\x18\x02 \x03(\v2\x13.lastcall.v1.RecordR\astreams\"\x8f\x01\n" +
+	"\astreams\x18\x02 \x03(\v2\x13.lastcall.v1.RecordR\astreams\x12(\n" +
+	"\x05http2\x18\x03 \x01(\v2\x12.lastcall.v1.HTTP2R\x05http2\"\x96\x02\n" +
+	"\x05HTTP2\x121\n" +
+	"\x06window\x18\x01 \x01(\v2\x19.lastcall.v1.CountPerSideR\x06window\x12/\n" +
+	"\bping_rtt\x18\x02 \x01(\v2\x14.lastcall.v1.PerSideR\apingRtt\x12L\n" +
+	"\x0estream_windows\x18\x03 \x03(\v2%.lastcall.v1.HTTP2.StreamWindowsEntryR\rstreamWindows\x1a[\n" +
+	"\x12StreamWindowsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.lastcall.v1.CountPerSideR\x05value:\x028\x01\"\x8f\x01\n" +
 	"\fWatchRequest\x124\n" +
 	"\tselection\x18\x01 \x01(\v2\x16.lastcall.v1.SelectionR\tselection\x123\n" +
 	"\arefresh\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\arefresh\x12\x14\n" +
@@ -3039,7 +3120,7 @@ func file_lastcall_v1_tracker_proto_rawDescGZIP() []byte {
 }
 
 var file_lastcall_v1_tracker_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_lastcall_v1_tracker_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_lastcall_v1_tracker_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_lastcall_v1_tracker_proto_goTypes = []any{
 	(What)(0),                     // 0: lastcall.v1.What
 	(State)(0),                    // 1: lastcall.v1.State
@@ -3060,115 +3141,122 @@ var file_lastcall_v1_tracker_proto_goTypes = []any{
 	(*ListResponse)(nil),          // 16: lastcall.v1.ListResponse
 	(*GetRequest)(nil),            // 17: lastcall.v1.GetRequest
 	(*GetResponse)(nil),           // 18: lastcall.v1.GetResponse
-	(*WatchRequest)(nil),          // 19: lastcall.v1.WatchRequest
-	(*WatchResponse)(nil),         // 20: lastcall.v1.WatchResponse
-	(*GetDrainRequest)(nil),       // 21: lastcall.v1.GetDrainRequest
-	(*GetDrainResponse)(nil),      // 22: lastcall.v1.GetDrainResponse
-	(*WatchDrainRequest)(nil),     // 23: lastcall.v1.WatchDrainRequest
-	(*WatchDrainResponse)(nil),    // 24: lastcall.v1.WatchDrainResponse
-	(*StartDrainRequest)(nil),     // 25: lastcall.v1.StartDrainRequest
-	(*StartDrainResponse)(nil),    // 26: lastcall.v1.StartDrainResponse
-	(*CancelDrainRequest)(nil),    // 27: lastcall.v1.CancelDrainRequest
-	(*CancelDrainResponse)(nil),   // 28: lastcall.v1.CancelDrainResponse
-	(*CloseRequest)(nil),          // 29: lastcall.v1.CloseRequest
-	(*CloseResponse)(nil),         // 30: lastcall.v1.CloseResponse
-	(*ReportRequest)(nil),         // 31: lastcall.v1.ReportRequest
-	(*ReportResponse)(nil),        // 32: lastcall.v1.ReportResponse
-	(*PerSide)(nil),               // 33: lastcall.v1.PerSide
-	(*CountPerSide)(nil),          // 34: lastcall.v1.CountPerSide
-	(*Peer)(nil),                  // 35: lastcall.v1.Peer
-	(*Farewell)(nil),              // 36: lastcall.v1.Farewell
-	(*Record)(nil),                // 37: lastcall.v1.Record
-	(*Drain)(nil),                 // 38: lastcall.v1.Drain
-	nil,                           // 39: lastcall.v1.Drain.StreamsByKindEntry
-	nil,                           // 40: lastcall.v1.Drain.ConnectionFatesEntry
-	nil,                           // 41: lastcall.v1.Drain.StreamFatesEntry
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 44: google.protobuf.Struct
+	(*HTTP2)(nil),                 // 19: lastcall.v1.HTTP2
+	(*WatchRequest)(nil),          // 20: lastcall.v1.WatchRequest
+	(*WatchResponse)(nil),         // 21: lastcall.v1.WatchResponse
+	(*GetDrainRequest)(nil),       // 22: lastcall.v1.GetDrainRequest
+	(*GetDrainResponse)(nil),      // 23: lastcall.v1.GetDrainResponse
+	(*WatchDrainRequest)(nil),     // 24: lastcall.v1.WatchDrainRequest
+	(*WatchDrainResponse)(nil),    // 25: lastcall.v1.WatchDrainResponse
+	(*StartDrainRequest)(nil),     // 26: lastcall.v1.StartDrainRequest
+	(*StartDrainResponse)(nil),    // 27: lastcall.v1.StartDrainResponse
+	(*CancelDrainRequest)(nil),    // 28: lastcall.v1.CancelDrainRequest
+	(*CancelDrainResponse)(nil),   // 29: lastcall.v1.CancelDrainResponse
+	(*CloseRequest)(nil),          // 30: lastcall.v1.CloseRequest
+	(*CloseResponse)(nil),         // 31: lastcall.v1.CloseResponse
+	(*ReportRequest)(nil),         // 32: lastcall.v1.ReportRequest
+	(*ReportResponse)(nil),        // 33: lastcall.v1.ReportResponse
+	(*PerSide)(nil),               // 34: lastcall.v1.PerSide
+	(*CountPerSide)(nil),          // 35: lastcall.v1.CountPerSide
+	(*Peer)(nil),                  // 36: lastcall.v1.Peer
+	(*Farewell)(nil),              // 37: lastcall.v1.Farewell
+	(*Record)(nil),                // 38: lastcall.v1.Record
+	(*Drain)(nil),                 // 39: lastcall.v1.Drain
+	nil,                           // 40: lastcall.v1.HTTP2.StreamWindowsEntry
+	nil,                           // 41: lastcall.v1.Drain.StreamsByKindEntry
+	nil,                           // 42: lastcall.v1.Drain.ConnectionFatesEntry
+	nil,                           // 43: lastcall.v1.Drain.StreamFatesEntry
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 46: google.protobuf.Struct
 }
 var file_lastcall_v1_tracker_proto_depIdxs = []int32{
 	0,  // 0: lastcall.v1.Selection.what:type_name -> lastcall.v1.What
 	1,  // 1: lastcall.v1.Selection.state:type_name -> lastcall.v1.State
 	4,  // 2: lastcall.v1.Selection.kind:type_name -> lastcall.v1.Kind
 	3,  // 3: lastcall.v1.Selection.direction:type_name -> lastcall.v1.Direction
-	42, // 4: lastcall.v1.Selection.older:type_name -> google.protobuf.Duration
-	42, // 5: lastcall.v1.Selection.idle:type_name -> google.protobuf.Duration
+	44, // 4: lastcall.v1.Selection.older:type_name -> google.protobuf.Duration
+	44, // 5: lastcall.v1.Selection.idle:type_name -> google.protobuf.Duration
 	10, // 6: lastcall.v1.Selection.waiting_on:type_name -> lastcall.v1.WaitingOn
 	5,  // 7: lastcall.v1.Selection.fate:type_name -> lastcall.v1.Fate
 	14, // 8: lastcall.v1.ListRequest.selection:type_name -> lastcall.v1.Selection
 	2,  // 9: lastcall.v1.ListRequest.sort:type_name -> lastcall.v1.Sort
-	37, // 10: lastcall.v1.ListResponse.records:type_name -> lastcall.v1.Record
-	37, // 11: lastcall.v1.GetResponse.connection:type_name -> lastcall.v1.Record
-	37, // 12: lastcall.v1.GetResponse.streams:type_name -> lastcall.v1.Record
-	14, // 13: lastcall.v1.WatchRequest.selection:type_name -> lastcall.v1.Selection
-	42, // 14: lastcall.v1.WatchRequest.refresh:type_name -> google.protobuf.Duration
-	12, // 15: lastcall.v1.WatchResponse.type:type_name -> lastcall.v1.WatchResponse.Type
-	43, // 16: lastcall.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	11, // 17: lastcall.v1.WatchResponse.phase:type_name -> lastcall.v1.Phase
-	37, // 18: lastcall.v1.WatchResponse.record:type_name -> lastcall.v1.Record
-	38, // 19: lastcall.v1.GetDrainResponse.drain:type_name -> lastcall.v1.Drain
-	42, // 20: lastcall.v1.WatchDrainRequest.interval:type_name -> google.protobuf.Duration
-	38, // 21: lastcall.v1.WatchDrainResponse.drain:type_name -> lastcall.v1.Drain
-	38, // 22: lastcall.v1.StartDrainResponse.drain:type_name -> lastcall.v1.Drain
-	38, // 23: lastcall.v1.CancelDrainResponse.drain:type_name -> lastcall.v1.Drain
-	13, // 24: lastcall.v1.CloseRequest.mode:type_name -> lastcall.v1.CloseRequest.Mode
-	44, // 25: lastcall.v1.ReportResponse.report:type_name -> google.protobuf.Struct
-	42, // 26: lastcall.v1.PerSide.client:type_name -> google.protobuf.Duration
-	42, // 27: lastcall.v1.PerSide.app:type_name -> google.protobuf.Duration
-	9,  // 28: lastcall.v1.Peer.class:type_name -> lastcall.v1.Class
-	43, // 29: lastcall.v1.Farewell.sent_at:type_name -> google.protobuf.Timestamp
-	4,  // 30: lastcall.v1.Record.kind:type_name -> lastcall.v1.Kind
-	3,  // 31: lastcall.v1.Record.direction:type_name -> lastcall.v1.Direction
-	35, // 32: lastcall.v1.Record.peer:type_name -> lastcall.v1.Peer
-	43, // 33: lastcall.v1.Record.opened_at:type_name -> google.protobuf.Timestamp
-	42, // 34: lastcall.v1.Record.age:type_name -> google.protobuf.Duration
-	33, // 35: lastcall.v1.Record.idle:type_name -> lastcall.v1.PerSide
-	34, // 36: lastcall.v1.Record.bytes:type_name -> lastcall.v1.CountPerSide
-	34, // 37: lastcall.v1.Record.messages:type_name -> lastcall.v1.CountPerSide
-	10, // 38: lastcall.v1.Record.waiting_on:type_name -> lastcall.v1.WaitingOn
-	6,  // 39: lastcall.v1.Record.half_closed:type_name -> lastcall.v1.Party
-	42, // 40: lastcall.v1.Record.half_closed_for:type_name -> google.protobuf.Duration
-	36, // 41: lastcall.v1.Record.farewell:type_name -> lastcall.v1.Farewell
-	42, // 42: lastcall.v1.Record.late_offset:type_name -> google.protobuf.Duration
-	5,  // 43: lastcall.v1.Record.fate:type_name -> lastcall.v1.Fate
-	6,  // 44: lastcall.v1.Record.by:type_name -> lastcall.v1.Party
-	7,  // 45: lastcall.v1.Record.how:type_name -> lastcall.v1.How
-	8,  // 46: lastcall.v1.Record.stage:type_name -> lastcall.v1.Stage
-	43, // 47: lastcall.v1.Record.ended_at:type_name -> google.protobuf.Timestamp
-	42, // 48: lastcall.v1.Record.drain_offset:type_name -> google.protobuf.Duration
-	11, // 49: lastcall.v1.Drain.phase:type_name -> lastcall.v1.Phase
-	43, // 50: lastcall.v1.Drain.started_at:type_name -> google.protobuf.Timestamp
-	43, // 51: lastcall.v1.Drain.deadline:type_name -> google.protobuf.Timestamp
-	39, // 52: lastcall.v1.Drain.streams_by_kind:type_name -> lastcall.v1.Drain.StreamsByKindEntry
-	42, // 53: lastcall.v1.Drain.last_connection:type_name -> google.protobuf.Duration
-	42, // 54: lastcall.v1.Drain.last_stream:type_name -> google.protobuf.Duration
-	37, // 55: lastcall.v1.Drain.survivors:type_name -> lastcall.v1.Record
-	40, // 56: lastcall.v1.Drain.connection_fates:type_name -> lastcall.v1.Drain.ConnectionFatesEntry
-	41, // 57: lastcall.v1.Drain.stream_fates:type_name -> lastcall.v1.Drain.StreamFatesEntry
-	15, // 58: lastcall.v1.Tracker.List:input_type -> lastcall.v1.ListRequest
-	17, // 59: lastcall.v1.Tracker.Get:input_type -> lastcall.v1.GetRequest
-	19, // 60: lastcall.v1.Tracker.Watch:input_type -> lastcall.v1.WatchRequest
-	21, // 61: lastcall.v1.Tracker.GetDrain:input_type -> lastcall.v1.GetDrainRequest
-	23, // 62: lastcall.v1.Tracker.WatchDrain:input_type -> lastcall.v1.WatchDrainRequest
-	25, // 63: lastcall.v1.Tracker.StartDrain:input_type -> lastcall.v1.StartDrainRequest
-	27, // 64: lastcall.v1.Tracker.CancelDrain:input_type -> lastcall.v1.CancelDrainRequest
-	29, // 65: lastcall.v1.Tracker.Close:input_type -> lastcall.v1.CloseRequest
-	31, // 66: lastcall.v1.Tracker.Report:input_type -> lastcall.v1.ReportRequest
-	16, // 67: lastcall.v1.Tracker.List:output_type -> lastcall.v1.ListResponse
-	18, // 68: lastcall.v1.Tracker.Get:output_type -> lastcall.v1.GetResponse
-	20, // 69: lastcall.v1.Tracker.Watch:output_type -> lastcall.v1.WatchResponse
-	22, // 70: lastcall.v1.Tracker.GetDrain:output_type -> lastcall.v1.GetDrainResponse
-	24, // 71: lastcall.v1.Tracker.WatchDrain:output_type -> lastcall.v1.WatchDrainResponse
-	26, // 72: lastcall.v1.Tracker.StartDrain:output_type -> lastcall.v1.StartDrainResponse
-	28, // 73: lastcall.v1.Tracker.CancelDrain:output_type -> lastcall.v1.CancelDrainResponse
-	30, // 74: lastcall.v1.Tracker.Close:output_type -> lastcall.v1.CloseResponse
-	32, // 75: lastcall.v1.Tracker.Report:output_type -> lastcall.v1.ReportResponse
-	67, // [67:76] is the sub-list for method output_type
-	58, // [58:67] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	38, // 10: lastcall.v1.ListResponse.records:type_name -> lastcall.v1.Record
+	38, // 11: lastcall.v1.GetResponse.connection:type_name -> lastcall.v1.Record
+	38, // 12: lastcall.v1.GetResponse.streams:type_name -> lastcall.v1.Record
+	19, // 13: lastcall.v1.GetResponse.http2:type_name -> lastcall.v1.HTTP2
+	35, // 14: lastcall.v1.HTTP2.window:type_name -> lastcall.v1.CountPerSide
+	34, // 15: lastcall.v1.HTTP2.ping_rtt:type_name -> lastcall.v1.PerSide
+	40, // 16: lastcall.v1.HTTP2.stream_windows:type_name -> lastcall.v1.HTTP2.StreamWindowsEntry
+	14, // 17: lastcall.v1.WatchRequest.selection:type_name -> lastcall.v1.Selection
+	44, // 18: lastcall.v1.WatchRequest.refresh:type_name -> google.protobuf.Duration
+	12, // 19: lastcall.v1.WatchResponse.type:type_name -> lastcall.v1.WatchResponse.Type
+	45, // 20: lastcall.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	11, // 21: lastcall.v1.WatchResponse.phase:type_name -> lastcall.v1.Phase
+	38, // 22: lastcall.v1.WatchResponse.record:type_name -> lastcall.v1.Record
+	39, // 23: lastcall.v1.GetDrainResponse.drain:type_name -> lastcall.v1.Drain
+	44, // 24: lastcall.v1.WatchDrainRequest.interval:type_name -> google.protobuf.Duration
+	39, // 25: lastcall.v1.WatchDrainResponse.drain:type_name -> lastcall.v1.Drain
+	39, // 26: lastcall.v1.StartDrainResponse.drain:type_name -> lastcall.v1.Drain
+	39, // 27: lastcall.v1.CancelDrainResponse.drain:type_name -> lastcall.v1.Drain
+	13, // 28: lastcall.v1.CloseRequest.mode:type_name -> lastcall.v1.CloseRequest.Mode
+	46, // 29: lastcall.v1.ReportResponse.report:type_name -> google.protobuf.Struct
+	44, // 30: lastcall.v1.PerSide.client:type_name -> google.protobuf.Duration
+	44, // 31: lastcall.v1.PerSide.app:type_name -> google.protobuf.Duration
+	9,  // 32: lastcall.v1.Peer.class:type_name -> lastcall.v1.Class
+	45, // 33: lastcall.v1.Farewell.sent_at:type_name -> google.protobuf.Timestamp
+	4,  // 34: lastcall.v1.Record.kind:type_name -> lastcall.v1.Kind
+	3,  // 35: lastcall.v1.Record.direction:type_name -> lastcall.v1.Direction
+	36, // 36: lastcall.v1.Record.peer:type_name -> lastcall.v1.Peer
+	45, // 37: lastcall.v1.Record.opened_at:type_name -> google.protobuf.Timestamp
+	44, // 38: lastcall.v1.Record.age:type_name -> google.protobuf.Duration
+	34, // 39: lastcall.v1.Record.idle:type_name -> lastcall.v1.PerSide
+	35, // 40: lastcall.v1.Record.bytes:type_name -> lastcall.v1.CountPerSide
+	35, // 41: lastcall.v1.Record.messages:type_name -> lastcall.v1.CountPerSide
+	10, // 42: lastcall.v1.Record.waiting_on:type_name -> lastcall.v1.WaitingOn
+	6,  // 43: lastcall.v1.Record.half_closed:type_name -> lastcall.v1.Party
+	44, // 44: lastcall.v1.Record.half_closed_for:type_name -> google.protobuf.Duration
+	37, // 45: lastcall.v1.Record.farewell:type_name -> lastcall.v1.Farewell
+	44, // 46: lastcall.v1.Record.late_offset:type_name -> google.protobuf.Duration
+	5,  // 47: lastcall.v1.Record.fate:type_name -> lastcall.v1.Fate
+	6,  // 48: lastcall.v1.Record.by:type_name -> lastcall.v1.Party
+	7,  // 49: lastcall.v1.Record.how:type_name -> lastcall.v1.How
+	8,  // 50: lastcall.v1.Record.stage:type_name -> lastcall.v1.Stage
+	45, // 51: lastcall.v1.Record.ended_at:type_name -> google.protobuf.Timestamp
+	44, // 52: lastcall.v1.Record.drain_offset:type_name -> google.protobuf.Duration
+	11, // 53: lastcall.v1.Drain.phase:type_name -> lastcall.v1.Phase
+	45, // 54: lastcall.v1.Drain.started_at:type_name -> google.protobuf.Timestamp
+	45, // 55: lastcall.v1.Drain.deadline:type_name -> google.protobuf.Timestamp
+	41, // 56: lastcall.v1.Drain.streams_by_kind:type_name -> lastcall.v1.Drain.StreamsByKindEntry
+	44, // 57: lastcall.v1.Drain.last_connection:type_name -> google.protobuf.Duration
+	44, // 58: lastcall.v1.Drain.last_stream:type_name -> google.protobuf.Duration
+	38, // 59: lastcall.v1.Drain.survivors:type_name -> lastcall.v1.Record
+	42, // 60: lastcall.v1.Drain.connection_fates:type_name -> lastcall.v1.Drain.ConnectionFatesEntry
+	43, // 61: lastcall.v1.Drain.stream_fates:type_name -> lastcall.v1.Drain.StreamFatesEntry
+	35, // 62: lastcall.v1.HTTP2.StreamWindowsEntry.value:type_name -> lastcall.v1.CountPerSide
+	15, // 63: lastcall.v1.Tracker.List:input_type -> lastcall.v1.ListRequest
+	17, // 64: lastcall.v1.Tracker.Get:input_type -> lastcall.v1.GetRequest
+	20, // 65: lastcall.v1.Tracker.Watch:input_type -> lastcall.v1.WatchRequest
+	22, // 66: lastcall.v1.Tracker.GetDrain:input_type -> lastcall.v1.GetDrainRequest
+	24, // 67: lastcall.v1.Tracker.WatchDrain:input_type -> lastcall.v1.WatchDrainRequest
+	26, // 68: lastcall.v1.Tracker.StartDrain:input_type -> lastcall.v1.StartDrainRequest
+	28, // 69: lastcall.v1.Tracker.CancelDrain:input_type -> lastcall.v1.CancelDrainRequest
+	30, // 70: lastcall.v1.Tracker.Close:input_type -> lastcall.v1.CloseRequest
+	32, // 71: lastcall.v1.Tracker.Report:input_type -> lastcall.v1.ReportRequest
+	16, // 72: lastcall.v1.Tracker.List:output_type -> lastcall.v1.ListResponse
+	18, // 73: lastcall.v1.Tracker.Get:output_type -> lastcall.v1.GetResponse
+	21, // 74: lastcall.v1.Tracker.Watch:output_type -> lastcall.v1.WatchResponse
+	23, // 75: lastcall.v1.Tracker.GetDrain:output_type -> lastcall.v1.GetDrainResponse
+	25, // 76: lastcall.v1.Tracker.WatchDrain:output_type -> lastcall.v1.WatchDrainResponse
+	27, // 77: lastcall.v1.Tracker.StartDrain:output_type -> lastcall.v1.StartDrainResponse
+	29, // 78: lastcall.v1.Tracker.CancelDrain:output_type -> lastcall.v1.CancelDrainResponse
+	31, // 79: lastcall.v1.Tracker.Close:output_type -> lastcall.v1.CloseResponse
+	33, // 80: lastcall.v1.Tracker.Report:output_type -> lastcall.v1.ReportResponse
+	72, // [72:81] is the sub-list for method output_type
+	63, // [63:72] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_lastcall_v1_tracker_proto_init() }
@@ -3176,14 +3264,14 @@ func file_lastcall_v1_tracker_proto_init() {
 	if File_lastcall_v1_tracker_proto != nil {
 		return
 	}
-	file_lastcall_v1_tracker_proto_msgTypes[22].OneofWrappers = []any{}
+	file_lastcall_v1_tracker_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lastcall_v1_tracker_proto_rawDesc), len(file_lastcall_v1_tracker_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -85,6 +85,11 @@ func (o *Observer) pingEnd(dir observe.Direction) {
 	f := &o.flows[dir]
 	v := binary.BigEndian.Uint64(f.small[:8])
 	ack := f.flags&flagAck != 0
+	if ack {
+		o.trips[dir].ack(o.now())
+	} else {
+		o.trips[dir.Other()].ping(o.now())
+	}
 	switch {
 	case dir == observe.FromApp && !ack:
 		if o.appPingCount < len(o.appPings) {

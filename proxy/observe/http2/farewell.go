@@ -53,6 +53,7 @@ func (o *Observer) sayFarewell() {
 		o.ping++
 	}
 	o.pings = 1
+	o.trips[observe.FromClient].ping(o.now())
 	o.put(observe.FromApp, appendPing(appendGoAway(nil, maxID, codeNoError), o.ping))
 	o.sink.Farewell(true)
 }

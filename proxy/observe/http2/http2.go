@@ -41,6 +41,8 @@ type Options struct {
 	Pool *Pool
 	// WebSocket gives the observer of a WebSocket over an extended CONNECT; nil leaves it a tunnel.
 	WebSocket func(sink observe.Sink, s observe.Stream) observe.Observer
+	// Now reads the clock of whoever owns the observer, in nanoseconds; nil: PINGs are not timed.
+	Now func() int64
 	// Random gives the payload of our PING; nil: math/rand/v2.
 	Random func() uint64
 }
@@ -102,6 +104,7 @@ type Observer struct {
 	answered                 bool  // our PING came back
 	appPings                 [4]uint64
 	appPingCount             int
+	trips                    [2]trip // by the side that answers
 
 	edits []observe.Edit
 	// Of the call that is under way.
