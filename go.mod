@@ -3,6 +3,7 @@ module github.com/lastcall-proxy/lastcall
 go 1.26.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/coder/websocket v1.8.15
 	github.com/google/go-cmp v0.7.0
 	github.com/google/nftables v0.3.0

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lastcall-proxy/lastcall/bench/load"
+	"github.com/lastcall-proxy/lastcall/bench/epoll"
 )
 
 // The account of CPU and memory must cover workers, not only the process that was started.
@@ -28,7 +28,7 @@ func TestAppAndProxyAreMeasured(t *testing.T) {
 	if n := len(p.pids()); n != 2 {
 		t.Fatalf("got %d processes, want master and worker", n)
 	}
-	s, err := load.Dial(t.Context(), p.Addr, "/128", 4)
+	s, err := epoll.Dial(t.Context(), p.Addr, "/128", 4)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lastcall-proxy/lastcall/bench/load"
+	"github.com/lastcall-proxy/lastcall/bench/epoll"
 	"github.com/lastcall-proxy/lastcall/bench/peers"
 )
 
@@ -28,7 +28,7 @@ func (b *bench) memory(ctx context.Context, s peers.Spec) error {
 	}
 	b.rep.Add("resident at start", p.Name, "MiB", float64(resident)/(1<<20))
 	// Code paths, tables and pools that every process needs at its first requests are not the connections' cost.
-	warm, err := load.Dial(ctx, p.Addr, "/128", 20)
+	warm, err := epoll.Dial(ctx, p.Addr, "/128", 20)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (b *bench) memory(ctx context.Context, s peers.Spec) error {
 	if err != nil {
 		return err
 	}
-	conns, err := load.Dial(ctx, p.Addr, "/128", b.idle)
+	conns, err := epoll.Dial(ctx, p.Addr, "/128", b.idle)
 	if err != nil {
 		return err
 	}

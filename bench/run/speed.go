@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/lastcall-proxy/lastcall/bench/load"
+	"github.com/lastcall-proxy/lastcall/bench/epoll"
 	"github.com/lastcall-proxy/lastcall/bench/peers"
 )
 
@@ -17,11 +17,11 @@ type scenario struct {
 	conns      int
 	rate       int // 0: as fast as answers come
 	short      bool
-	per        func(r *load.Result) float64 // what the CPU time is divided by
+	per        func(r *epoll.Result) float64 // what the CPU time is divided by
 }
 
 func scenarios() []scenario {
-	perRequest := func(r *load.Result) float64 { return float64(r.Requests) }
+	perRequest := func(r *epoll.Result) float64 { return float64(r.Requests) }
 	var all []scenario
 	for _, size := range []struct{ name, path string }{{"128B", "/128"}, {"16KB", "/16k"}} {
 		for _, n := range []int{1, 50, 500} {
@@ -33,7 +33,7 @@ func scenarios() []scenario {
 	}
 	return append(all,
 		scenario{name: "cpu short connection", unit: "us/conn", path: "/128", conns: 10, short: true, per: perRequest},
-		scenario{name: "cpu bulk", unit: "s/GB", path: "/bulk", conns: 2, per: func(r *load.Result) float64 { return float64(r.Bytes) / 1e9 * 1e6 }},
+		scenario{name: "cpu bulk", unit: "s/GB", path: "/bulk", conns: 2, per: func(r *epoll.Result) float64 { return float64(r.Bytes) / 1e9 * 1e6 }},
 	)
 }
 
@@ -41,7 +41,7 @@ func scenarios() []scenario {
 type target struct {
 	name, addr string
 	peer       *peers.Peer
-	session    *load.Session
+	session    *epoll.Session
 }
 
 func (b *bench) speed(ctx context.Context) error {
@@ -93,12 +93,12 @@ func (b *bench) scenario(ctx context.Context, s scenario, targets []*target) err
 			continue
 		}
 		var err error
-		if t.session, err = load.Dial(ctx, t.addr, s.path, s.conns); err != nil {
+		if t.session, err = epoll.Dial(ctx, t.addr, s.path, s.conns); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
 	for round := range b.rounds {
-		var direct load.Result // what the latencies are measured against
+		var direct epoll.Result // what the latencies are measured against
 		for i := range targets {
 			t := targets[i]
 			if round%2 == 1 && i > 0 {
@@ -121,18 +121,18 @@ func (b *bench) scenario(ctx context.Context, s scenario, targets []*target) err
 }
 
 // measure runs a tenth of the time unseen, so that caches and branch predictors have met the peer again.
-func (b *bench) measure(ctx context.Context, s scenario, t *target) (load.Result, time.Duration, error) {
-	once := func(d time.Duration) (load.Result, error) {
+func (b *bench) measure(ctx context.Context, s scenario, t *target) (epoll.Result, time.Duration, error) {
+	once := func(d time.Duration) (epoll.Result, error) {
 		switch {
 		case s.short:
-			return load.Short(ctx, t.addr, s.path, s.conns, d)
+			return epoll.Short(ctx, t.addr, s.path, s.conns, d)
 		case s.rate > 0:
 			return t.session.Open(ctx, s.rate, d)
 		}
 		return t.session.Closed(ctx, d)
 	}
 	if _, err := once(b.cell / 10); err != nil {
-		return load.Result{}, 0, err
+		return epoll.Result{}, 0, err
 	}
 	if t.peer == nil {
 		r, err := once(b.cell)
@@ -150,7 +150,7 @@ func (b *bench) measure(ctx context.Context, s scenario, t *target) (load.Result
 	return r, cpu, nil
 }
 
-func (b *bench) book(s scenario, t *target, r, direct *load.Result, cpu time.Duration) {
+func (b *bench) book(s scenario, t *target, r, direct *epoll.Result, cpu time.Duration) {
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 	if t.peer != nil {
 		b.rep.Add(s.name, t.name, s.unit, us(cpu)/s.per(r))

@@ -1,12 +1,12 @@
 //go:build linux
 
-// Package load drives one address and measures what a client sees: HTTP/1 in a closed loop (as fast as answers come) and
+// Package epoll drives one address and measures what a client sees: HTTP/1 in a closed loop (as fast as answers come) and
 // in an open loop (at a fixed rate, latency counted from the scheduled moment, so that a stall is not hidden by waiting),
 // one connection per request, bulk downloads, and connections that are kept and idle.
 //
 // One thread drives all connections of a session from one epoll instance: the processors are shared with what is
 // measured, and a generator that costs more per request than the proxy would measure itself.
-package load
+package epoll
 
 import (
 	"context"

@@ -1,0 +1,88 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// causeOf turns a client's error into an outcome and what was seen on the wire. begun says that a part of the answer had
+// come.
+func causeOf(err error, begun bool) (Outcome, string) {
+	var stream http2.StreamError
+	var goaway http2.GoAwayError
+	var conn http2.ConnectionError
+	var alert tls.AlertError
+	var cert *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var record tls.RecordHeaderError
+	switch {
+	case err == nil:
+		return OK, ""
+	case errors.As(err, &stream):
+		if stream.Code == http2.ErrCodeRefusedStream {
+			return StreamRefused, "RST_STREAM REFUSED_STREAM"
+		}
+		return StreamReset, "RST_STREAM " + stream.Code.String()
+	case errors.As(err, &goaway):
+		return StreamRefused, fmt.Sprintf("GOAWAY last=%d %s", goaway.LastStreamID, goaway.ErrCode)
+	case errors.As(err, &conn):
+		return Protocol, "connection error " + http2.ErrCode(conn).String()
+	case errors.As(err, &alert), errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &record):
+		return TLS, err.Error()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refused, "RST to SYN"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return Reset, "RST"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
+		return Unreachable, "no way there"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return Timeout, "nothing came"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		if begun {
+			return Truncated, "FIN inside the answer"
+		}
+		return Closed, "FIN"
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return Unreachable, err.Error()
+	}
+	return Protocol, err.Error()
+}
+
+// grpcCause reads grpc-go's status. The transport's own errors come as UNAVAILABLE with a text; what a server has said in
+// trailers has the server's text.
+func grpcCause(err error) (Outcome, string) {
+	s := status.Convert(err)
+	text := s.Message()
+	wire := fmt.Sprintf("grpc-status %d %s", s.Code(), text)
+	switch {
+	case s.Code() == codes.OK:
+		return OK, ""
+	case strings.Contains(text, "connection refused"):
+		return Refused, "RST to SYN"
+	case strings.Contains(text, "error reading from server: EOF"), strings.Contains(text, "server closed the stream without sending trailers"):
+		return Closed, "FIN"
+	case strings.Contains(text, "connection reset by peer"), strings.Contains(text, "broken pipe"):
+		return Reset, "RST"
+	case strings.Contains(text, "REFUSED_STREAM"), strings.Contains(text, "the connection is draining"):
+		return StreamRefused, wire
+	case strings.Contains(text, "stream terminated by RST_STREAM"):
+		return StreamReset, text
+	case s.Code() == codes.DeadlineExceeded:
+		return Timeout, "nothing came"
+	}
+	return GRPCStatus, wire
+}

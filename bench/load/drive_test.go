@@ -1,0 +1,195 @@
+package load_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lastcall-proxy/lastcall/bench/app"
+	"github.com/lastcall-proxy/lastcall/bench/load"
+)
+
+func startApp(t *testing.T) *app.App {
+	t.Helper()
+	a, err := app.Start(t.Context(), app.Config{HTTP: "127.0.0.1:0", TCP: "127.0.0.1:0", Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+// drive runs one load for d, and meanwhile what happens.
+func drive(t *testing.T, spec string, how load.Reconnect, d time.Duration, happens func()) load.Account {
+	t.Helper()
+	s, err := load.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drv, err := load.New(s, how, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { defer close(done); drv.Run(ctx) }()
+	if happens != nil {
+		happens()
+	}
+	<-done
+	return drv.Ledger.Account()
+}
+
+// targets are the kinds' loads against an app.
+func targets(a *app.App, options string) map[load.Kind]string {
+	h := a.HTTPAddr
+	return map[load.Kind]string{
+		load.HTTP1: "http1=" + h + ",rate=200,conns=5" + options, load.HTTP1New: "http1-new=" + h + ",rate=100" + options, load.HTTP2: "http2=" + h + ",rate=200,conns=3" + options,
+		load.GRPCUnary: "grpc-unary=" + h + ",rate=200,conns=3" + options, load.GRPCStream: "grpc-stream=" + h + ",sessions=5,interval=10ms" + options,
+		load.WebSocket: "websocket=ws://" + h + "/ws,sessions=5,interval=10ms" + options, load.SSE: "sse=" + h + "/events?every=10ms,sessions=5,interval=50ms" + options,
+		load.TCP: "tcp=" + a.TCPAddr + ",sessions=5,interval=10ms" + options,
+	}
+}
+
+// Where nothing is wrong, nothing is found, and the client's numbers are the app's.
+func TestNothingWrong(t *testing.T) {
+	a := startApp(t)
+	for kind, spec := range targets(a, "") {
+		t.Run(string(kind), func(t *testing.T) {
+			got := drive(t, spec, load.Never, 600*time.Millisecond, nil)
+			if got.Failed != 0 || got.Attempted == 0 || got.Succeeded != got.Attempted || got.Messages.Lost+got.Messages.Duplicated+got.Messages.Reordered != 0 {
+				t.Errorf("account: %+v", got)
+			}
+			c := a.Ledger()[strings.TrimSuffix(string(kind), "-new")]
+			if kind.Long() {
+				if got.Sessions != 5 || kind != load.TCP && kind != load.SSE && (c.Received != got.Messages.Sent || c.Sent != got.Messages.Received) || got.Messages.Received == 0 {
+					t.Errorf("messages: the client's %+v, the app's %+v", got.Messages, c)
+				}
+				return
+			}
+			if kind == load.HTTP1 || kind == load.HTTP1New {
+				return // one ledger for both; below
+			}
+			if c.Begun != got.Attempted || c.Whole != got.Succeeded {
+				t.Errorf("requests: the client's %d and %d, the app's %+v", got.Attempted, got.Succeeded, c)
+			}
+		})
+	}
+}
+
+// One planted fault is one finding, by its name.
+func TestPlantedFaults(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec func(a *app.App) string
+		want load.Outcome
+	}{
+		"http1 duplicate": {func(a *app.App) string { return "http1=" + a.HTTPAddr + "/?plant=duplicate,rate=100,conns=2" }, load.Wrong},
+		"http1 reset":     {func(a *app.App) string { return "http1=" + a.HTTPAddr + "/?plant=reset,rate=100,conns=2" }, load.Reset},
+		"http1 truncated": {func(a *app.App) string { return "http1=" + a.HTTPAddr + "/?plant=truncate,rate=100,conns=2" }, load.Truncated},
+		"http1 close":     {func(a *app.App) string { return "http1-new=" + a.HTTPAddr + "/?plant=close,rate=100,conns=2" }, load.Closed},
+		"http1 silent": {func(a *app.App) string {
+			return "http1=" + a.HTTPAddr + "/?plant=silent,rate=100,conns=2,timeout=300ms"
+		}, load.Timeout},
+		"websocket lost": {func(a *app.App) string {
+			return "websocket=ws://" + a.HTTPAddr + "/ws?lose=5,sessions=3,interval=10ms,timeout=1s"
+		}, load.MessageLost},
+		"websocket twice": {func(a *app.App) string {
+			return "websocket=ws://" + a.HTTPAddr + "/ws?duplicate=5,sessions=3,interval=10ms"
+		}, load.MessageTwice},
+		"websocket mute": {func(a *app.App) string {
+			return "websocket=ws://" + a.HTTPAddr + "/ws?silent=5,sessions=3,interval=10ms,timeout=300ms"
+		}, load.Timeout},
+		"websocket reset": {func(a *app.App) string {
+			return "websocket=ws://" + a.HTTPAddr + "/ws?reset=5,sessions=3,interval=10ms"
+		}, load.Closed},
+		"sse lost":       {func(a *app.App) string { return "sse=" + a.HTTPAddr + "/events?every=10ms&lose=5,sessions=3" }, load.MessageLost},
+		"sse twice":      {func(a *app.App) string { return "sse=" + a.HTTPAddr + "/events?every=10ms&duplicate=5,sessions=3" }, load.MessageTwice},
+		"sse broken off": {func(a *app.App) string { return "sse=" + a.HTTPAddr + "/events?every=10ms&reset=5,sessions=3" }, load.Truncated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := drive(t, tt.spec(startApp(t)), load.Never, 800*time.Millisecond, nil)
+			if got.Failed != 1 || got.Outcomes[tt.want] != 1 || len(got.Entries) != 1 || got.Entries[0].Outcome != tt.want || got.Entries[0].Local == "" {
+				t.Errorf("want one %s; got outcomes %v, entries %+v", tt.want, got.Outcomes, got.Entries)
+			}
+		})
+	}
+}
+
+// An app with manners: sessions are told, and nobody is broken off.
+func TestAppDrains(t *testing.T) {
+	for kind := range targets(startApp(t), "") {
+		if !kind.Long() {
+			continue
+		}
+		t.Run(string(kind), func(t *testing.T) {
+			a := startApp(t)
+			got := drive(t, targets(a, "")[kind], load.Never, 2*time.Second, func() { time.Sleep(300 * time.Millisecond); a.Drain() })
+			if got.Failed != 0 || got.Outcomes[load.Told] != 5 {
+				t.Errorf("outcomes %v, entries %+v", got.Outcomes, got.Entries)
+			}
+		})
+	}
+}
+
+// An app without: everybody is broken off, and comes back or not as asked.
+func TestAppGoes(t *testing.T) {
+	for how, back := range map[load.Reconnect]bool{load.Never: false, load.Naive: true, load.Backoff: true} {
+		t.Run(string(how), func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				out := http.NewResponseController(w)
+				for range 20 {
+					_, _ = w.Write([]byte("data: x\n\n"))
+					_ = out.Flush()
+					time.Sleep(5 * time.Millisecond)
+				}
+				panic(http.ErrAbortHandler)
+			}))
+			defer srv.Close()
+			got := drive(t, "sse="+srv.URL+",sessions=2", how, 900*time.Millisecond, nil)
+			if got.Outcomes[load.Truncated] < 2 || (got.Reconnected > 0) != back || len(got.Returns) != got.Reconnected {
+				t.Errorf("account: %+v", got)
+			}
+		})
+	}
+}
+
+// A stall of the app is seen by every request that was due meanwhile, and is no error.
+func TestStallIsLatency(t *testing.T) {
+	stall := make(chan struct{})
+	stalled := make(chan struct{}, 10_000)
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		stalled <- struct{}{}
+		<-stall
+	}))
+	defer srv.Close()
+	got := drive(t, "http1="+srv.URL+",rate=100,conns=5", load.Never, 1500*time.Millisecond, func() {
+		<-stalled
+		time.Sleep(time.Second)
+		close(stall)
+	})
+	if got.Failed != 0 || got.Attempted < 140 || got.Attempted > 151 || got.Max < 900*time.Millisecond || got.P50 < 250*time.Millisecond {
+		t.Errorf("attempted %d, failed %d, max %v, p50 %v: of 150 requests 100 were due during the stall", got.Attempted, got.Failed, got.Max, got.P50)
+	}
+}
+
+func TestParseSpec(t *testing.T) {
+	for text, want := range map[string]string{
+		"http1": "KIND=TARGET", "cheese=a:1": "kind", "http1=": "target", "http1=a:1,rate=-1": "rate", "http1=a:1,rate=x": "rate=x", "http1=a:1,sessions=3": "sessions", "websocket=a:1,rate=3": "rate",
+		"http1=a:0": "port", "http1=ftp://a": "scheme", "tcp=a:1,interval=1us": "interval", "http1=a:1,colour=red": "colour", "http1=a:1,conns": "key=value", "grpc-unary=a:1/x": "package.Service/Method",
+		"http1=a:1,retry=yes": "retry", "http1=a:1,timeout=-1s": "timeout", "grpc-unary=a:1,data=!": "data", "http1=a:1,rate=NaN": "rate", "http1=:80": "host",
+	} {
+		if _, err := load.ParseSpec(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want a word about %s", text, err, want)
+		}
+	}
+	for _, text := range []string{"http1=a:1", "http1=https://a/b?c=d,rate=0.5", "grpc-stream=a:1/p.S/M,sessions=3,data=AAAA", "websocket=wss://a/ws", "tcp=[::1]:80"} {
+		if _, err := load.ParseSpec(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

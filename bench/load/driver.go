@@ -1,0 +1,106 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Driver runs one load until its context is over.
+type Driver struct {
+	Ledger *Ledger
+	run    func(ctx context.Context)
+}
+
+// Run drives the load. It returns when ctx is over and what was under way has come to its end.
+func (d *Driver) Run(ctx context.Context) { d.run(ctx) }
+
+// New makes a load's driver. s must be valid.
+func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
+	to, err := s.address()
+	if err != nil {
+		return nil, err
+	}
+	l := NewLedger(s, start)
+	d := &Driver{Ledger: l}
+	requests := func(one func() requester) func(context.Context) {
+		return func(ctx context.Context) { openLoop(ctx, l, one) }
+	}
+	sessions := func(dial dialSession) func(context.Context) {
+		return func(ctx context.Context) { keepSessions(ctx, l, reconnect, dial) }
+	}
+	switch s.Kind {
+	case HTTP1, HTTP1New:
+		if s.Retry != "" {
+			d.run = requests(func() requester { return newLibraryHTTP(s, to, l) })
+			break
+		}
+		d.run = requests(func() requester { return &http1Client{spec: s, to: to, kept: s.Kind == HTTP1, ledger: l} })
+	case HTTP2:
+		d.run = requests(func() requester { return &http2Client{spec: s, to: to} })
+	case GRPCUnary:
+		d.run = requests(func() requester { return &unaryClient{spec: s, to: to, ledger: l} })
+	case GRPCStream:
+		d.run = sessions(func(ctx context.Context) (session, error) { return dialGRPCStream(ctx, s, to) })
+	case WebSocket:
+		d.run = sessions(func(ctx context.Context) (session, error) { return dialWebSocket(ctx, s, to) })
+	case SSE:
+		d.run = sessions(func(ctx context.Context) (session, error) { return dialSSE(ctx, s, to) })
+	case TCP:
+		d.run = sessions(func(ctx context.Context) (session, error) { return dialTCP(ctx, s, to) })
+	default:
+		return nil, fmt.Errorf("kind %q", s.Kind)
+	}
+	return d, nil
+}
+
+// requester asks one question at a time. do returns how it ended and the local address that it was asked from.
+type requester interface {
+	do(ctx context.Context) (o Outcome, wire, local string)
+	close()
+}
+
+// maxWaiting bounds the requests that are due and wait for a free connection.
+const maxWaiting = 200_000
+
+// openLoop sends rate requests a second at even distances, each over the connection that is free first.
+func openLoop(ctx context.Context, l *Ledger, one func() requester) {
+	s := l.Spec
+	due := make(chan time.Time, maxWaiting)
+	var wg sync.WaitGroup
+	for range s.Conns {
+		wg.Go(func() {
+			r := one()
+			defer r.close()
+			for at := range due {
+				one, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
+				o, wire, local := r.do(one)
+				cancel()
+				l.end(at, o, wire, local)
+			}
+		})
+	}
+	every := time.Duration(float64(time.Second) / s.Rate)
+	t := time.NewTimer(0)
+	defer t.Stop()
+	next := time.Now()
+	for ctx.Err() == nil {
+		now := time.Now()
+		for ; !next.After(now); next = next.Add(every) {
+			l.begin(next)
+			select {
+			case due <- next:
+			default:
+				l.end(next, Overflow, "", "")
+			}
+		}
+		t.Reset(time.Until(next))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	close(due)
+	wg.Wait()
+}

@@ -1,0 +1,202 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"time"
+)
+
+// http1Client asks over one connection at a time: net/http writes the request and reads the answer, the connection is our
+// own, since net/http's transport asks again by itself when a kept connection turns out to be closed.
+type http1Client struct {
+	spec   Spec
+	to     endpoint
+	kept   bool
+	ledger *Ledger
+	c      *http1Conn
+}
+
+// http1Conn is a connection that is watched while it is idle: a server that closes one that it has no use for breaks no
+// request, and every client that keeps connections sees that.
+type http1Conn struct {
+	net.Conn
+	r       *bufio.Reader
+	watched chan error // of the watcher, while there is one
+}
+
+func (c *http1Client) do(ctx context.Context) (Outcome, string, string) {
+	if c.c != nil {
+		gone, unasked := c.c.ended()
+		if unasked > 0 {
+			c.ledger.side(time.Now(), Wrong, fmt.Sprintf("%d bytes that nobody asked for on an idle connection", unasked), c.c.LocalAddr().String())
+		}
+		if gone {
+			c.drop()
+		}
+	}
+	if c.c == nil {
+		conn, err := dial(ctx, &c.spec, c.to, "http/1.1")
+		if err != nil {
+			o, wire := causeOf(err, false)
+			return o, wire, ""
+		}
+		c.c = &http1Conn{Conn: conn, r: bufio.NewReader(conn)}
+	}
+	conn := c.c
+	local := conn.LocalAddr().String()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	o, wire, keep := c.ask(ctx, conn)
+	if !keep || !c.kept || !o.Good() && o != Status {
+		c.drop()
+		return o, wire, local
+	}
+	_ = conn.SetDeadline(time.Time{})
+	conn.watch()
+	return o, wire, local
+}
+
+func (c *http1Client) ask(ctx context.Context, conn *http1Conn) (o Outcome, wire string, keep bool) {
+	req, err := newRequest(ctx, &c.spec, c.to)
+	if err != nil {
+		return Protocol, err.Error(), false
+	}
+	req.Close = !c.kept
+	werr := req.Write(conn) // an answer may be there although the request could not be sent whole
+	res, err := http.ReadResponse(conn.r, req)
+	for err == nil && res.StatusCode >= 100 && res.StatusCode < 200 {
+		res, err = http.ReadResponse(conn.r, req)
+	}
+	if err != nil {
+		if werr != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			err = werr
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) && conn.r.Buffered() == 0 {
+			err = io.EOF // ReadResponse's word for nothing at all
+		}
+		o, wire = causeOf(err, false)
+		if strings.Contains(err.Error(), "malformed HTTP") {
+			o, wire = Protocol, err.Error()
+		}
+		return o, wire, false
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	if err != nil {
+		o, wire = causeOf(err, true)
+		return o, wire, false
+	}
+	if n := conn.r.Buffered(); n > 0 {
+		return Wrong, fmt.Sprintf("%d bytes that nobody asked for behind the answer", n), false
+	}
+	if res.StatusCode >= 400 {
+		return Status, fmt.Sprintf("HTTP %d", res.StatusCode), !res.Close
+	}
+	return OK, "", !res.Close && werr == nil
+}
+
+func newRequest(ctx context.Context, s *Spec, to endpoint) (*http.Request, error) {
+	scheme, method, body := "http://", http.MethodGet, io.Reader(http.NoBody)
+	if to.secure {
+		scheme = "https://"
+	}
+	if s.Size > 0 {
+		method, body = http.MethodPost, bytes.NewReader(make([]byte, s.Size))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, scheme+to.addr+to.path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", "lastcall-load")
+	return req, nil
+}
+
+// watch notices a server that closes the idle connection. The reader is the watcher's until ended has it back.
+func (c *http1Conn) watch() {
+	c.watched = make(chan error, 1)
+	seen := c.watched
+	go func() {
+		_, err := c.r.Peek(1)
+		seen <- err
+	}()
+}
+
+// ended takes the reader back and says what came meanwhile: an end, or bytes that nobody asked for.
+func (c *http1Conn) ended() (gone bool, unasked int) {
+	if c.watched == nil {
+		return false, 0
+	}
+	_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes the watcher
+	err := <-c.watched
+	c.watched = nil
+	_ = c.SetReadDeadline(time.Time{})
+	if err != nil && isTimeout(err) {
+		return false, 0
+	}
+	return true, c.r.Buffered()
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+func (c *http1Client) drop() {
+	if c.c != nil {
+		_ = c.c.Close()
+		c.c = nil
+	}
+}
+
+func (c *http1Client) close() { c.drop() }
+
+// libraryHTTP is net/http's own client, whose retries are counted.
+type libraryHTTP struct {
+	spec   Spec
+	to     endpoint
+	ledger *Ledger
+	client *http.Client
+}
+
+func newLibraryHTTP(s Spec, to endpoint, l *Ledger) *libraryHTTP {
+	return &libraryHTTP{spec: s, to: to, ledger: l, client: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableKeepAlives: s.Kind == HTTP1New, TLSClientConfig: tlsConfig(&s, to)}}}
+}
+
+func (c *libraryHTTP) do(ctx context.Context) (Outcome, string, string) {
+	tries, local := 0, ""
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		if tries++; tries > 1 {
+			c.ledger.side(time.Now(), RetriedLibrary, "net/http asked again", local)
+		}
+		local = i.Conn.LocalAddr().String()
+	}})
+	req, err := newRequest(ctx, &c.spec, c.to)
+	if err != nil {
+		return Protocol, err.Error(), ""
+	}
+	res, err := c.client.Do(req)
+	if err != nil {
+		o, wire := causeOf(err, false)
+		return o, wire, local
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	if err != nil {
+		o, wire := causeOf(err, true)
+		return o, wire, local
+	}
+	if res.StatusCode >= 400 {
+		return Status, fmt.Sprintf("HTTP %d", res.StatusCode), local
+	}
+	return OK, "", local
+}
+
+func (c *libraryHTTP) close() { c.client.CloseIdleConnections() }

@@ -1,0 +1,227 @@
+package load
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// maxEntries bounds what a ledger keeps one by one; more is counted.
+const maxEntries = 100_000
+
+// Slice is the width of the timeline.
+const Slice = 100 * time.Millisecond
+
+// Entry is one failed request, or one session, or one message of a session that went wrong.
+type Entry struct {
+	At       time.Time // when it ended; of a request that was not answered: when that was known
+	Began    time.Time
+	Outcome  Outcome
+	Wire     string
+	Local    string // the client's address, which joins with the proxy's record
+	Session  bool
+	Attempt  int // of a session: how many times its client had connected before
+	Messages Messages
+}
+
+// Messages are a session's, or a load's.
+type Messages struct {
+	Sent       uint64 `json:"sent"`
+	Received   uint64 `json:"received"`
+	Lost       uint64 `json:"lost"`
+	Duplicated uint64 `json:"duplicated"`
+	Reordered  uint64 `json:"reordered"`
+}
+
+func (m *Messages) add(o Messages) {
+	m.Sent += o.Sent
+	m.Received += o.Received
+	m.Lost += o.Lost
+	m.Duplicated += o.Duplicated
+	m.Reordered += o.Reordered
+}
+
+// Point is one slice of the timeline.
+type Point struct {
+	Begun, OK, Failed int
+	Open              int // in flight, or sessions open, at the slice's end
+}
+
+// Ledger is one load's account. It is safe for concurrent use.
+type Ledger struct {
+	Spec  Spec
+	start time.Time
+
+	mu       sync.Mutex
+	attempts uint64
+	good     uint64
+	outcomes map[Outcome]uint64
+	latency  *hdrhistogram.Histogram // of good requests, in µs
+	recent   *hdrhistogram.Histogram // since Mark
+	entries  []Entry
+	omitted  uint64
+	line     []Point
+	open     int
+
+	sessions     int // ever opened
+	reconnected  int
+	ended        int
+	messages     Messages
+	returnTimes  []time.Duration // from a session's end to its client's next one
+	unreconciled int             // sessions open now
+}
+
+// NewLedger begins an account at start.
+func NewLedger(s Spec, start time.Time) *Ledger {
+	// 1 µs to 10 minutes with three figures.
+	return &Ledger{Spec: s, start: start, outcomes: map[Outcome]uint64{}, latency: hdrhistogram.New(1, 600e6, 3), recent: hdrhistogram.New(1, 600e6, 3)}
+}
+
+func (l *Ledger) point(at time.Time) *Point {
+	i := max(0, int(at.Sub(l.start)/Slice))
+	for len(l.line) <= i {
+		l.line = append(l.line, Point{Open: l.open})
+	}
+	return &l.line[i]
+}
+
+// begin notes a request that was due at due.
+func (l *Ledger) begin(due time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attempts++
+	l.open++
+	p := l.point(time.Now())
+	p.Begun++
+	p.Open = l.open
+	_ = due
+}
+
+// end notes how a request ended; due is when it should have been sent.
+func (l *Ledger) end(due time.Time, o Outcome, wire, local string) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	l.outcomes[o]++
+	p := l.point(now)
+	p.Open = l.open
+	if o.Good() {
+		l.good++
+		p.OK++
+		us := max(1, now.Sub(due).Microseconds())
+		_ = l.latency.RecordValue(us)
+		_ = l.recent.RecordValue(us)
+		return
+	}
+	p.Failed++
+	l.keep(Entry{At: now, Began: due, Outcome: o, Wire: wire, Local: local})
+}
+
+// side notes an outcome that is no end of its own, such as a retry of the library's.
+func (l *Ledger) side(began time.Time, o Outcome, wire, local string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outcomes[o]++
+	if !o.Good() {
+		l.point(time.Now()).Failed++
+		l.keep(Entry{At: time.Now(), Began: began, Outcome: o, Wire: wire, Local: local})
+	}
+}
+
+func (l *Ledger) keep(e Entry) {
+	if len(l.entries) >= maxEntries {
+		l.omitted++
+		return
+	}
+	l.entries = append(l.entries, e)
+}
+
+// opened notes a session; away is how long its client had none, 0 for its first.
+func (l *Ledger) opened(away time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sessions++
+	l.unreconciled++
+	l.attempts++
+	if away > 0 {
+		l.reconnected++
+		l.returnTimes = append(l.returnTimes, away)
+	}
+	p := l.point(time.Now())
+	p.Begun++
+	p.Open = l.unreconciled
+}
+
+// closed notes a session's end.
+func (l *Ledger) closed(e Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unreconciled--
+	l.outcomes[e.Outcome]++
+	l.messages.add(e.Messages)
+	p := l.point(e.At)
+	p.Open = l.unreconciled
+	e.Session = true
+	if e.Outcome.Good() {
+		l.good++
+		p.OK++
+	} else {
+		p.Failed++
+	}
+	if e.Outcome == OK {
+		return // ours: no event
+	}
+	l.ended++
+	l.keep(e)
+}
+
+// failed notes a connection attempt of a session that came to nothing.
+func (l *Ledger) failed(began time.Time, o Outcome, wire string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attempts++
+	l.outcomes[o]++
+	l.point(time.Now()).Failed++
+	l.keep(Entry{At: time.Now(), Began: began, Outcome: o, Wire: wire})
+}
+
+// Account is a ledger's summary.
+type Account struct {
+	Spec        Spec
+	Attempted   uint64
+	Succeeded   uint64
+	Failed      uint64
+	Outcomes    map[Outcome]uint64
+	P50, P90    time.Duration
+	P99, Max    time.Duration
+	Entries     []Entry
+	Omitted     uint64
+	Line        []Point
+	Sessions    int
+	Ended       int
+	Reconnected int
+	Messages    Messages
+	Returns     []time.Duration
+}
+
+// Account copies the ledger as it stands.
+func (l *Ledger) Account() Account {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := Account{
+		Spec: l.Spec, Attempted: l.attempts, Succeeded: l.good, Outcomes: map[Outcome]uint64{}, Entries: append([]Entry(nil), l.entries...), Omitted: l.omitted,
+		Line: append([]Point(nil), l.line...), Sessions: l.sessions, Ended: l.ended, Reconnected: l.reconnected, Messages: l.messages, Returns: append([]time.Duration(nil), l.returnTimes...),
+		P50: us(l.latency.ValueAtQuantile(50)), P90: us(l.latency.ValueAtQuantile(90)), P99: us(l.latency.ValueAtQuantile(99)), Max: us(l.latency.Max()),
+	}
+	for o, n := range l.outcomes {
+		a.Outcomes[o] = n
+		if !o.Good() {
+			a.Failed += n
+		}
+	}
+	return a
+}
+
+func us(v int64) time.Duration { return time.Duration(v) * time.Microsecond }

@@ -1,0 +1,285 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// session is one long-lived exchange. send and recv are called by one goroutine each.
+type session interface {
+	// send writes message n; sessions that only listen have none (listens).
+	send(n uint64) error
+	// recv waits for the next message and gives its number, or how the session ended.
+	recv() (n uint64, err error)
+	listens() bool
+	// ending turns recv's error into an outcome. owed says that an answer was due.
+	ending(err error, owed bool) (Outcome, string)
+	local() string
+	// close ends the session politely, abort at once.
+	close()
+	abort()
+}
+
+type dialSession func(ctx context.Context) (session, error)
+
+// Backoff's numbers: those of gRPC's connection backoff, quicker at the start.
+const (
+	backoffFirst = 100 * time.Millisecond
+	backoffMost  = 5 * time.Second
+)
+
+// keepSessions holds Spec.Sessions of them open. They begin spread over an interval, a second at most, so that neither their
+// handshakes nor their messages come as one crowd.
+func keepSessions(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
+	var wg sync.WaitGroup
+	for i := range l.Spec.Sessions {
+		wg.Go(func() {
+			if !sleep(ctx, min(time.Second, l.Spec.Interval)*time.Duration(i)/time.Duration(l.Spec.Sessions)) {
+				return
+			}
+			keepOne(ctx, l, how, dial)
+		})
+	}
+	wg.Wait()
+}
+
+// over says whether ctx has come to its end, also when its timer has only not fired yet.
+func over(ctx context.Context) bool {
+	at, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(at)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
+	var left time.Time // when the last session ended
+	tries, connected := 0, 0
+	for ctx.Err() == nil {
+		began := time.Now()
+		one, cancel := context.WithTimeout(ctx, l.Spec.Timeout)
+		s, err := dial(one)
+		cancel()
+		if err != nil {
+			if over(ctx) {
+				return
+			}
+			var known *outcomeError
+			o, wire := causeOf(err, false)
+			if errors.As(err, &known) {
+				o, wire = known.outcome, known.wire
+			}
+			l.failed(began, o, wire)
+		} else {
+			away := time.Duration(0)
+			if connected > 0 {
+				away = time.Since(left)
+			}
+			l.opened(away)
+			e := talk(ctx, l, s)
+			e.Began, e.Attempt = began, connected
+			l.closed(e)
+			left, tries = e.At, 0
+			connected++
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		var pause time.Duration
+		switch how {
+		case Never:
+			return
+		case Naive:
+			if tries > 0 {
+				pause = backoffFirst
+			}
+		case Backoff:
+			pause = time.Duration(rand.Int64N(int64(min(backoffFirst<<min(tries, 10), backoffMost))))
+		}
+		tries++
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// outcomeError is an error of a dial whose outcome is known already.
+type outcomeError struct {
+	outcome Outcome
+	wire    string
+}
+
+func (e *outcomeError) Error() string { return e.wire }
+
+// numbers follows the numbers of a session's messages.
+type numbers struct {
+	mu      sync.Mutex
+	m       Messages
+	next    uint64 // the lowest that did not come yet, but for missing
+	missing map[uint64]struct{}
+	oldest  time.Time // when the oldest unanswered message was sent; zero: none
+	sent    map[uint64]time.Time
+}
+
+// maxMissing bounds the gaps that are remembered.
+const maxMissing = 10_000
+
+func (n *numbers) sending(seq uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.m.Sent++
+	if len(n.sent) < maxMissing {
+		n.sent[seq] = time.Now()
+	}
+}
+
+// got takes a message's number and says what is wrong with it, if anything is.
+func (n *numbers) got(seq uint64) Outcome {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.m.Received++
+	delete(n.sent, seq)
+	switch {
+	case seq == n.next:
+		n.next++
+	case seq > n.next:
+		for i := n.next; i < seq && len(n.missing) < maxMissing; i++ {
+			n.missing[i] = struct{}{}
+		}
+		n.next = seq + 1
+	default:
+		if _, was := n.missing[seq]; was {
+			delete(n.missing, seq)
+			n.m.Reordered++
+			return MessageLate
+		}
+		n.m.Duplicated++
+		return MessageTwice
+	}
+	return OK
+}
+
+// owed says for how long the oldest message has had no answer although nothing behind it was answered.
+func (n *numbers) owed() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var longest time.Duration
+	for seq, at := range n.sent {
+		if seq >= n.next {
+			longest = max(longest, time.Since(at))
+		}
+	}
+	return longest
+}
+
+// talk runs a session to its end: its own when ctx is over, or the server's.
+func talk(ctx context.Context, l *Ledger, s session) Entry {
+	n := &numbers{missing: map[uint64]struct{}{}, sent: map[uint64]time.Time{}}
+	done := make(chan struct{}) // the receiver has come to an end
+	var finishing, hung bool    // set by the sender before it closes
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	wg.Go(func() { // the sender, and the one who notices silence
+
+		every := time.NewTicker(l.Spec.Interval)
+		defer every.Stop()
+		for seq := uint64(0); ; {
+			if !s.listens() {
+				n.sending(seq)
+				if s.send(seq) != nil {
+					break // the receiver tells why
+				}
+				seq++
+			}
+			select {
+			case <-every.C:
+			case <-done:
+				return
+			case <-ctx.Done():
+				mu.Lock()
+				finishing = true
+				mu.Unlock()
+				for deadline := time.Now().Add(l.Spec.Timeout); !s.listens() && n.owed() > 0 && time.Now().Before(deadline); {
+					select {
+					case <-done:
+						return
+					case <-time.After(time.Millisecond):
+					}
+				}
+				s.close()
+				return
+			}
+			if n.owed() > l.Spec.Timeout {
+				mu.Lock()
+				hung = true
+				mu.Unlock()
+				s.abort()
+				return
+			}
+		}
+	})
+	first := true
+	for {
+		seq, err := s.recv()
+		if err != nil {
+			close(done)
+			wg.Wait()
+			mu.Lock()
+			ours, silent := finishing, hung
+			mu.Unlock()
+			e := Entry{At: time.Now(), Local: s.local()}
+			owed := n.owed() > 0
+			switch {
+			case silent:
+				e.Outcome, e.Wire = Timeout, "no answer, and no end"
+			case ours && !owed:
+				e.Outcome = OK
+			default:
+				e.Outcome, e.Wire = s.ending(err, owed)
+			}
+			s.abort()
+			n.settle(l, &e)
+			return e
+		}
+		if s.listens() && first { // the numbers begin where the server is
+			n.next, first = seq, false
+		}
+		if s.listens() {
+			n.mu.Lock()
+			n.m.Sent = max(n.m.Sent, n.m.Received+1)
+			n.mu.Unlock()
+		}
+		if o := n.got(seq); o != OK {
+			l.side(time.Now(), o, "", s.local())
+		}
+	}
+}
+
+// settle closes the numbers: what is missing behind an answered message was lost, and is named; what was under way when the
+// session broke is part of that.
+func (n *numbers) settle(l *Ledger, e *Entry) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	under := uint64(0)
+	for seq := range n.sent {
+		if seq >= n.next {
+			under++
+		}
+	}
+	n.m.Lost = uint64(len(n.missing)) + under
+	e.Messages = n.m
+	for range n.missing {
+		l.side(e.At, MessageLost, "", e.Local)
+	}
+}

@@ -1,0 +1,232 @@
+package load
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is what a load speaks.
+type Kind string
+
+// Kinds.
+const (
+	HTTP1      Kind = "http1"     // on kept connections
+	HTTP1New   Kind = "http1-new" // one connection each
+	HTTP2      Kind = "http2"
+	GRPCUnary  Kind = "grpc-unary"
+	GRPCStream Kind = "grpc-stream"
+	WebSocket  Kind = "websocket"
+	SSE        Kind = "sse"
+	TCP        Kind = "tcp"
+)
+
+// Kinds is the closed list.
+func Kinds() []Kind {
+	return []Kind{HTTP1, HTTP1New, HTTP2, GRPCUnary, GRPCStream, WebSocket, SSE, TCP}
+}
+
+// Long says whether the kind's unit is a session rather than a request.
+func (k Kind) Long() bool {
+	return k == GRPCStream || k == WebSocket || k == SSE || k == TCP
+}
+
+// Reconnect says what a session's client does when it was ended.
+type Reconnect string
+
+// Ways of coming back.
+const (
+	Backoff Reconnect = "backoff" // after 100 ms, doubling to 5 s, each with full jitter
+	Naive   Reconnect = "naive"   // at once, and every 100 ms until it works
+	Never   Reconnect = "never"
+)
+
+// Spec is one load.
+type Spec struct {
+	Kind     Kind          `json:"kind"`
+	Target   string        `json:"target"`
+	Rate     float64       `json:"rate,omitempty"`     // requests a second
+	Conns    int           `json:"conns,omitempty"`    // kept connections
+	Sessions int           `json:"sessions,omitempty"` // long-lived ones
+	Interval time.Duration `json:"interval,omitempty"` // between a session's messages
+	Size     int           `json:"size,omitempty"`     // of a request's body, or of a message
+	Data     []byte        `json:"data,omitempty"`     // gRPC: the message
+	Timeout  time.Duration `json:"timeout,omitempty"`  // of one request, of one echo
+	Retry    string        `json:"retry,omitempty"`    // "library": the client's library may retry
+	Insecure bool          `json:"insecure,omitempty"` // TLS: any certificate will do
+}
+
+// Bounds of a spec.
+const (
+	maxRate     = 100_000
+	maxConns    = 20_000
+	maxSessions = 20_000
+	maxSize     = 64 << 20
+	minInterval = time.Millisecond
+)
+
+// DefaultMethod is the embedded app's.
+const (
+	DefaultUnary  = "/lastcall.app.Echo/Call"
+	DefaultStream = "/lastcall.app.Echo/Stream"
+)
+
+// ParseSpec reads KIND=TARGET[,key=value…]. Errors name the key.
+func ParseSpec(text string) (Spec, error) {
+	kind, rest, ok := strings.Cut(text, "=")
+	if !ok {
+		return Spec{}, fmt.Errorf("%q: want KIND=TARGET", text)
+	}
+	parts := strings.Split(rest, ",")
+	s := Spec{Kind: Kind(kind), Target: parts[0]}
+	for _, p := range parts[1:] {
+		key, v, ok := strings.Cut(p, "=")
+		if !ok {
+			return s, fmt.Errorf("%q: want key=value", p)
+		}
+		if err := s.set(key, v); err != nil {
+			return s, fmt.Errorf("%s=%s: %w", key, v, err)
+		}
+	}
+	return s, s.Validate()
+}
+
+func (s *Spec) set(key, v string) (err error) {
+	switch key {
+	case "rate":
+		s.Rate, err = strconv.ParseFloat(v, 64)
+	case "conns":
+		s.Conns, err = strconv.Atoi(v)
+	case "sessions":
+		s.Sessions, err = strconv.Atoi(v)
+	case "interval":
+		s.Interval, err = time.ParseDuration(v)
+	case "timeout":
+		s.Timeout, err = time.ParseDuration(v)
+	case "size":
+		s.Size, err = strconv.Atoi(v)
+	case "data":
+		s.Data, err = base64.StdEncoding.DecodeString(v)
+	case "retry":
+		s.Retry = v
+	case "insecure":
+		s.Insecure, err = strconv.ParseBool(v)
+	default:
+		return errors.New("unknown key")
+	}
+	return err
+}
+
+// Validate fills in defaults and finds what can't be.
+func (s *Spec) Validate() error {
+	if !slices.Contains(Kinds(), s.Kind) {
+		return fmt.Errorf("kind %q: want one of %v", s.Kind, Kinds())
+	}
+	if s.Target == "" {
+		return errors.New("target: missing")
+	}
+	if _, err := s.address(); err != nil {
+		return fmt.Errorf("target %q: %w", s.Target, err)
+	}
+	if s.Kind.Long() {
+		if s.Rate != 0 {
+			return fmt.Errorf("rate: %s has sessions, not a rate", s.Kind)
+		}
+		s.Sessions = orElse(s.Sessions, 1)
+		s.Interval = orElse(s.Interval, time.Second)
+	} else {
+		if s.Sessions != 0 || s.Interval != 0 {
+			return fmt.Errorf("sessions, interval: %s has a rate, not sessions", s.Kind)
+		}
+		if s.Rate == 0 {
+			s.Rate = 10
+		}
+		s.Conns = orElse(s.Conns, 10)
+	}
+	s.Timeout = orElse(s.Timeout, 10*time.Second)
+	switch {
+	case !(s.Rate >= 0 && s.Rate <= maxRate):
+		return fmt.Errorf("rate: want more than 0, %d at most", maxRate)
+	case s.Conns < 0 || s.Conns > maxConns:
+		return fmt.Errorf("conns: want 1 to %d", maxConns)
+	case s.Sessions < 0 || s.Sessions > maxSessions:
+		return fmt.Errorf("sessions: want 1 to %d", maxSessions)
+	case s.Kind.Long() && s.Interval < minInterval:
+		return fmt.Errorf("interval: want %v or more", minInterval)
+	case s.Size < 0 || s.Size > maxSize:
+		return fmt.Errorf("size: want 0 to %d", maxSize)
+	case s.Timeout <= 0:
+		return errors.New("timeout: want more than nothing")
+	case s.Retry != "" && s.Retry != "library":
+		return errors.New(`retry: want "library"`)
+	}
+	return nil
+}
+
+func orElse[T comparable](v, other T) T {
+	var zero T
+	if v == zero {
+		return other
+	}
+	return v
+}
+
+// endpoint is where a load goes.
+type endpoint struct {
+	addr   string // host:port
+	host   string // for SNI and Host
+	secure bool
+	path   string // with query; gRPC: the method
+}
+
+// address takes a URL or host:port, for gRPC also host:port/package.Service/Method.
+func (s *Spec) address() (endpoint, error) {
+	text := s.Target
+	if !strings.Contains(text, "://") {
+		scheme := "http"
+		if s.Kind == TCP {
+			scheme = "tcp"
+		}
+		text = scheme + "://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return endpoint{}, errors.Unwrap(err)
+	}
+	e := endpoint{host: u.Hostname(), path: u.RequestURI()}
+	port := u.Port()
+	switch u.Scheme {
+	case "http", "ws", "tcp", "grpc":
+		port = orElse(port, "80")
+	case "https", "wss", "tls", "grpcs":
+		port, e.secure = orElse(port, "443"), true
+	default:
+		return e, fmt.Errorf("scheme %q", u.Scheme)
+	}
+	if e.host == "" {
+		return e, errors.New("no host")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return e, fmt.Errorf("port %q", port)
+	}
+	if s.Kind == GRPCUnary || s.Kind == GRPCStream {
+		switch {
+		case e.path == "/":
+			e.path = DefaultUnary
+			if s.Kind == GRPCStream {
+				e.path = DefaultStream
+			}
+		case strings.Count(e.path, "/") == 2:
+		default:
+			return e, errors.New("want host:port/package.Service/Method")
+		}
+	}
+	e.addr = net.JoinHostPort(e.host, port)
+	return e, nil
+}
