@@ -178,13 +178,13 @@ func (l *Ledger) closed(e Entry) {
 }
 
 // failed notes a connection attempt of a session that came to nothing.
-func (l *Ledger) failed(began time.Time, o Outcome, wire string) {
+func (l *Ledger) failed(began time.Time, o Outcome, wire, local string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.attempts++
 	l.outcomes[o]++
 	l.point(time.Now()).Failed++
-	l.keep(Entry{At: time.Now(), Began: began, Outcome: o, Wire: wire})
+	l.keep(Entry{At: time.Now(), Began: began, Outcome: o, Wire: wire, Local: local})
 }
 
 // Account is a ledger's summary.

@@ -63,9 +63,10 @@ func dialWebSocket(ctx context.Context, s Spec, to endpoint) (session, error) {
 	c, res, err := websocket.Dial(ctx, scheme+to.addr+to.path, &websocket.DialOptions{HTTPClient: &http.Client{Transport: tr}, HTTPHeader: http.Header{"User-Agent": {"lastcall-load"}}})
 	if err != nil {
 		if res != nil && res.StatusCode >= 400 {
-			return nil, &outcomeError{Status, fmt.Sprintf("HTTP %d", res.StatusCode)}
+			return nil, &outcomeError{Status, fmt.Sprintf("HTTP %d", res.StatusCode), local}
 		}
-		return nil, err
+		o, wire := causeOf(err, false)
+		return nil, &outcomeError{o, wire, local}
 	}
 	c.SetReadLimit(maxSize)
 	w := &webSocket{c: c, spec: s, addr: local}
@@ -184,7 +185,8 @@ func dialSSE(ctx context.Context, s Spec, to endpoint) (session, error) {
 	}
 	if err != nil {
 		leave()
-		return nil, err
+		o, wire := causeOf(err, false)
+		return nil, &outcomeError{o, wire, conn.LocalAddr().String()}
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = conn.SetReadDeadline(deadline)
@@ -193,12 +195,16 @@ func dialSSE(ctx context.Context, s Spec, to endpoint) (session, error) {
 	res, err := http.ReadResponse(r, req)
 	if err != nil {
 		leave()
-		return nil, err
+		if errors.Is(err, io.ErrUnexpectedEOF) && r.Buffered() == 0 {
+			err = io.EOF
+		}
+		o, wire := causeOf(err, false)
+		return nil, &outcomeError{o, wire, conn.LocalAddr().String()}
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if res.StatusCode != http.StatusOK {
 		leave()
-		return nil, &outcomeError{Status, fmt.Sprintf("HTTP %d", res.StatusCode)}
+		return nil, &outcomeError{Status, fmt.Sprintf("HTTP %d", res.StatusCode), conn.LocalAddr().String()}
 	}
 	return &events{res: res, r: bufio.NewReader(res.Body), addr: conn.LocalAddr().String(), leave: leave}, nil
 }
@@ -274,7 +280,7 @@ func dialGRPCStream(ctx context.Context, s Spec, to endpoint) (session, error) {
 		leave()
 		_ = cc.Close()
 		o, wire := grpcCause(err)
-		return nil, &outcomeError{o, wire}
+		return nil, &outcomeError{o, wire, g.watch.last()}
 	}
 	if p, ok := peer.FromContext(g.s.Context()); ok && p.LocalAddr != nil {
 		g.addr = p.LocalAddr.String()

@@ -77,21 +77,28 @@ func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
 			}
 			var known *outcomeError
 			o, wire := causeOf(err, false)
+			local := ""
 			if errors.As(err, &known) {
-				o, wire = known.outcome, known.wire
+				o, wire, local = known.outcome, known.wire, known.local
 			}
-			l.failed(began, o, wire)
+			l.failed(began, o, wire, local)
 		} else {
-			away := time.Duration(0)
-			if connected > 0 {
-				away = time.Since(left)
-			}
-			l.opened(away)
-			e := talk(ctx, l, s)
+			e, spoke := talk(ctx, l, s, func() {
+				away := time.Duration(0)
+				if connected > 0 {
+					away = time.Since(left)
+				}
+				l.opened(away)
+			})
 			e.Began, e.Attempt = began, connected
-			l.closed(e)
-			left, tries = e.At, 0
-			connected++
+			switch {
+			case spoke:
+				l.closed(e)
+				left, tries = e.At, 0
+				connected++
+			case e.Outcome != OK: // a way there, and no answer: no session yet
+				l.failed(began, e.Outcome, e.Wire, e.Local)
+			}
 			if ctx.Err() != nil {
 				return
 			}
@@ -118,6 +125,7 @@ func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
 type outcomeError struct {
 	outcome Outcome
 	wire    string
+	local   string
 }
 
 func (e *outcomeError) Error() string { return e.wire }
@@ -183,8 +191,9 @@ func (n *numbers) owed() time.Duration {
 	return longest
 }
 
-// talk runs a session to its end: its own when ctx is over, or the server's.
-func talk(ctx context.Context, l *Ledger, s session) Entry {
+// talk runs a session to its end: its own when ctx is over, or the server's. With its first answer it is one: opened is
+// called, and spoke is true.
+func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, spoke bool) {
 	n := &numbers{missing: map[uint64]struct{}{}, sent: map[uint64]time.Time{}}
 	done := make(chan struct{}) // the receiver has come to an end
 	var finishing, hung bool    // set by the sender before it closes
@@ -238,7 +247,7 @@ func talk(ctx context.Context, l *Ledger, s session) Entry {
 			mu.Lock()
 			ours, silent := finishing, hung
 			mu.Unlock()
-			e := Entry{At: time.Now(), Local: s.local()}
+			e = Entry{At: time.Now(), Local: s.local()}
 			owed := n.owed() > 0
 			switch {
 			case silent:
@@ -250,7 +259,11 @@ func talk(ctx context.Context, l *Ledger, s session) Entry {
 			}
 			s.abort()
 			n.settle(l, &e)
-			return e
+			return e, spoke
+		}
+		if !spoke {
+			spoke = true
+			opened()
 		}
 		if s.listens() && first { // the numbers begin where the server is
 			n.next, first = seq, false

@@ -230,3 +230,9 @@ func (s *Spec) address() (endpoint, error) {
 	e.addr = net.JoinHostPort(e.host, port)
 	return e, nil
 }
+
+// Addr is where the load's connections go.
+func (s *Spec) Addr() (string, error) {
+	e, err := s.address()
+	return e.addr, err
+}

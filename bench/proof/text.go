@@ -1,0 +1,199 @@
+package proof
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// mark is a verdict in words.
+func (v Verdict) mark() string {
+	switch v {
+	case Proven:
+		return "PROVEN"
+	case NotProven:
+		return "NOT PROVEN"
+	case NoVerdict:
+		return "NO VERDICT"
+	}
+	return string(v)
+}
+
+// writer keeps the first error.
+type writer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *writer) f(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+// Text writes the summary for a terminal: 100 columns.
+func (p *Proof) Text(w io.Writer) error {
+	o := &writer{w: w}
+	o.f("\n%s: %s\n", p.Verdict.mark(), p.Reason)
+	if p.Partial {
+		o.f("PARTIAL: it was broken off; what follows is true, but not all\n")
+	}
+	for i := range p.Runs {
+		r := &p.Runs[i]
+		if len(p.Runs) > 1 {
+			o.f("\nrun %d\n", i+1)
+		}
+		o.f("\nbaseline %.1f s: %d attempts, %d failed\n", r.Baseline.Seconds, r.Baseline.Attempted, r.Baseline.Failed)
+		for _, ph := range r.Phases {
+			o.f("%-12s %+7.1f s to %+7.1f s\n", ph.Name, ph.From, ph.To)
+		}
+		o.f("\n%-12s %9s %9s %7s %9s %9s %9s  %s\n", "LOAD", "ATTEMPTS", "GOOD", "FAILED", "P50 MS", "P99 MS", "MAX MS", "OUTCOMES")
+		for k := range r.Loads {
+			l := &r.Loads[k]
+			o.f("%-12s %9d %9d %7d %9.1f %9.1f %9.1f  %s\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Latency.P50, l.Latency.P99, l.Latency.Max, outcomes(l.Outcomes))
+			if s := l.Sessions; s != nil {
+				o.f("%-12s %d opened, %d ended by the far side, %d of them cut, %d came back%s; messages: %d sent, %d received, %d lost, %d twice, %d out of order\n", "", s.Opened, s.Ended, s.Cut, s.Reconnected, back(s.ReconnectMS), s.Messages.Sent, s.Messages.Received, s.Messages.Lost, s.Messages.Duplicated, s.Messages.Reordered)
+			}
+		}
+		failureLines(o, r)
+		for k := range r.Sidecars {
+			s := &r.Sidecars[k]
+			o.f("\nsidecar %s: %s; %d late arrivals%s\n", s.Addr, outcomes(s.Fates), len(s.Late), lastOf(s.Late))
+			for _, a := range s.Advice {
+				o.f("  %s\n", a)
+			}
+			if s.Problem != "" {
+				o.f("  %s\n", s.Problem)
+			}
+		}
+	}
+	o.f("\n%-22s %10s %10s\n", "THRESHOLD", "AT MOST", "FOUND")
+	for _, t := range p.Thresholds {
+		mark := "ok"
+		if !t.OK {
+			mark = "OVER"
+		}
+		o.f("%-22s %10g %10g  %s\n", t.Name, t.Limit, t.Actual, mark)
+	}
+	o.f("\nthe load side took %.1f s of CPU and %.0f MiB\n", p.Cost.CPU, p.Cost.Memory)
+	return o.err
+}
+
+// group is failures of one sort.
+type group struct {
+	Phase, Kind, Outcome, Attributed, Wire string
+	N                                      int
+	First, Last                            float64
+	Fate, FateID                           string // of the first
+}
+
+// groups puts like failures together, the most frequent first.
+func (r *Run) groups() []group {
+	by := map[[5]string]*group{}
+	var order []*group
+	for i := range r.Failures {
+		f := &r.Failures[i]
+		key := [5]string{f.Phase, f.Kind, f.Outcome, f.Attributed, f.Wire}
+		g := by[key]
+		if g == nil {
+			g = &group{Phase: f.Phase, Kind: f.Kind, Outcome: f.Outcome, Attributed: f.Attributed, Wire: f.Wire, First: f.At, Fate: f.Fate, FateID: f.FateID}
+			by[key] = g
+			order = append(order, g)
+		}
+		g.N++
+		g.Last = f.At
+	}
+	sort.SliceStable(order, func(a, b int) bool { return order[a].N > order[b].N })
+	out := make([]group, len(order))
+	for i, g := range order {
+		out[i] = *g
+	}
+	return out
+}
+
+const maxGroups = 20
+
+func failureLines(o *writer, r *Run) {
+	if len(r.Failures) == 0 {
+		o.f("\nno client saw anything go wrong\n")
+		return
+	}
+	o.f("\n%6s %-12s %-12s %-14s %-12s %s\n", "COUNT", "PHASE", "LOAD", "OUTCOME", "WHOSE DOING", "WHAT")
+	groups := r.groups()
+	for _, g := range groups[:min(len(groups), maxGroups)] {
+		what := fmt.Sprintf("%s, %+.1f s to %+.1f s", g.Wire, g.First, g.Last)
+		if g.FateID != "" {
+			what += fmt.Sprintf("; first is %s, %s", g.FateID, g.Fate)
+		}
+		o.f("%6d %-12s %-12s %-14s %-12s %s\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, what)
+	}
+	if n := len(groups) - maxGroups; n > 0 {
+		o.f("and %d more sorts\n", n)
+	}
+}
+
+func outcomes(m map[string]uint64) string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var out []string
+	for _, k := range keys {
+		out = append(out, fmt.Sprintf("%d %s", m[k], k))
+	}
+	return strings.Join(out, ", ")
+}
+
+func back(ms []float64) string {
+	if len(ms) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (median %.0f ms, p99 %.0f ms)", ms[len(ms)/2], ms[min(len(ms)-1, len(ms)*99/100)])
+}
+
+func lastOf(late []float64) string {
+	if len(late) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", the last at %+.1f s", slices.Max(late))
+}
+
+// Markdown writes the summary for a pull request.
+func (p *Proof) Markdown(w io.Writer) error {
+	o := &writer{w: w}
+	o.f("## %s\n\n%s\n\n", p.Verdict.mark(), escapeMarkdown(p.Reason))
+	if p.Partial {
+		o.f("**Partial**: it was broken off.\n\n")
+	}
+	o.f("| threshold | at most | found | |\n|---|---|---|---|\n")
+	for _, t := range p.Thresholds {
+		mark := "ok"
+		if !t.OK {
+			mark = "**over**"
+		}
+		o.f("| %s | %g | %g | %s |\n", t.Name, t.Limit, t.Actual, mark)
+	}
+	for i := range p.Runs {
+		r := &p.Runs[i]
+		o.f("\n### Run %d\n\n| load | attempts | good | failed | p50 ms | p99 ms | outcomes |\n|---|---|---|---|---|---|---|\n", i+1)
+		for k := range r.Loads {
+			l := &r.Loads[k]
+			o.f("| %s | %d | %d | %d | %.1f | %.1f | %s |\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Latency.P50, l.Latency.P99, outcomes(l.Outcomes))
+		}
+		if len(r.Failures) == 0 {
+			continue
+		}
+		o.f("\n| count | phase | load | outcome | whose doing | what |\n|---|---|---|---|---|---|\n")
+		for _, g := range r.groups() {
+			o.f("| %d | %s | %s | %s | %s | %s |\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, escapeMarkdown(strings.TrimSpace(g.Wire+" "+g.FateID+" "+g.Fate)))
+		}
+	}
+	return o.err
+}
+
+func escapeMarkdown(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "`", "'").Replace(s)
+}

@@ -1,0 +1,188 @@
+package prove
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lastcall-proxy/lastcall/bench/load"
+	"github.com/lastcall-proxy/lastcall/bench/proof"
+)
+
+// Who a failure is attributed to, beside the parties that a fate names.
+const (
+	byServer    = "server"      // the far side's doing, seen on the wire; no sidecar says more
+	byTarget    = "target"      // nobody listened
+	unexplained = "unexplained" // that is a finding of its own
+)
+
+// slack is how far a client's and a sidecar's clock readings of one event may lie apart: both are on the same machine, but
+// each is read when its process gets to run.
+const slack = 500 * time.Millisecond
+
+func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 1e4 }
+
+// joiner finds the fate behind a failure.
+type joiner struct {
+	facts    map[string][]*fact // by the client's address
+	sidecars []*sidecar
+}
+
+func newJoiner(sidecars []*sidecar) *joiner {
+	j := &joiner{facts: map[string][]*fact{}, sidecars: sidecars}
+	for _, s := range sidecars {
+		s.mu.Lock()
+		for i := range s.facts {
+			f := &s.facts[i]
+			j.facts[f.client] = append(j.facts[f.client], f)
+		}
+		s.mu.Unlock()
+	}
+	return j
+}
+
+// find is the record that lived when the client saw its failure: the end that lies nearest, a stream's before its
+// connection's, one with a cause before a completed one.
+func (j *joiner) find(e *load.Entry) *fact {
+	var best *fact
+	rank := func(f *fact) (r int) {
+		if f.fate != "completed" && f.fate != "drained" {
+			r += 2
+		}
+		if f.stream {
+			r++
+		}
+		return r
+	}
+	apart := func(f *fact) time.Duration { return f.ended.Sub(e.At).Abs() }
+	for _, f := range j.facts[e.Local] {
+		if e.At.Before(f.opened.Add(-slack)) || e.Began.After(f.ended.Add(slack)) {
+			continue
+		}
+		if best == nil || rank(f) > rank(best) || rank(f) == rank(best) && apart(f) < apart(best) {
+			best = f
+		}
+	}
+	return best
+}
+
+// attribute says whose doing a failure was.
+func (j *joiner) attribute(e *load.Entry) (party string, f *fact) {
+	switch e.Outcome {
+	case load.Refused:
+		return byTarget, nil
+	case load.Unreachable, load.Overflow:
+		return unexplained, nil
+	case load.MessageLost, load.MessageTwice, load.MessageLate, load.Wrong: // inside what is passed on as it came
+		if f := j.find(e); f != nil {
+			return "app", f
+		}
+		return byServer, nil
+	default:
+	}
+	if len(j.sidecars) == 0 {
+		if e.Outcome == load.Timeout {
+			return unexplained, nil
+		}
+		return byServer, nil
+	}
+	f = j.find(e)
+	switch {
+	case f == nil:
+		return unexplained, nil
+	case e.Outcome == load.Timeout: // the client has given up; who let it wait is what matters
+		if f.waiting == "app" || f.waiting == "client" && f.by != "client" {
+			return f.waiting, f
+		}
+		if f.waiting == "app" || f.by == "client" && f.waiting != "client" {
+			return "app", f
+		}
+		return f.by, f
+	case e.Outcome == load.Status || e.Outcome == load.GRPCStatus:
+		if f.fate == "completed" {
+			return "app", f // an answer like any other
+		}
+	case f.fate == "completed" && f.by == "client" && (e.Outcome == load.Closed || e.Outcome == load.Reset || e.Outcome == load.Truncated):
+		return unexplained, f // the sidecar has seen nothing wrong, the client has
+	}
+	if f.by == "unknown" {
+		return unexplained, f
+	}
+	return f.by, f
+}
+
+// failures are a ledger's, each with its phase and its cause.
+func failures(a *load.Account, j *joiner, zero time.Time, phases []proof.Phase) (out []proof.Failure) {
+	for i := range a.Entries {
+		e := &a.Entries[i]
+		if e.Outcome.Good() {
+			continue
+		}
+		v := proof.Failure{At: seconds(e.At.Sub(zero)), Kind: string(a.Spec.Kind), Outcome: string(e.Outcome), Wire: e.Wire, Local: e.Local, Session: e.Session}
+		v.Phase = phaseOf(phases, v.At)
+		var f *fact
+		if v.Attributed, f = j.attribute(e); f != nil {
+			v.FateID = f.id
+			v.Fate = strings.TrimSpace(f.fate + " by " + f.by + " " + f.how)
+			if f.reason != "" {
+				v.Fate += ": " + f.reason
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func phaseOf(phases []proof.Phase, at float64) string {
+	for i := len(phases) - 1; i >= 0; i-- {
+		if at >= phases[i].From {
+			return phases[i].Name
+		}
+	}
+	return "before"
+}
+
+// phasesOf is the run's course: the first sidecar's phases, or, without one, what was seen of the target.
+func phasesOf(sidecars []*sidecar, from, end float64, zero time.Time, exited *float64) []proof.Phase {
+	out := []proof.Phase{{Name: "before", From: from, To: 0}}
+	add := func(name string, at float64) {
+		if at >= end {
+			return
+		}
+		out[len(out)-1].To = at
+		out = append(out, proof.Phase{Name: name, From: at, To: end})
+	}
+	known := false
+	for _, s := range sidecars {
+		s.mu.Lock()
+		phases, gone := slices.Clone(s.phases), s.gone
+		s.mu.Unlock()
+		if len(phases) == 0 {
+			continue
+		}
+		known = true
+		for _, p := range phases {
+			name := p.name
+			switch name {
+			case "done":
+				name = "after"
+			case "serving": // cancelled
+				name = "before"
+			}
+			add(name, max(0, seconds(p.at.Sub(zero))))
+		}
+		if last := phases[len(phases)-1].name; last != "done" && !gone.IsZero() {
+			add("after", max(0, seconds(gone.Sub(zero))))
+		}
+		break
+	}
+	if !known {
+		add("terminating", 0)
+		if exited != nil {
+			add("after", *exited)
+		}
+	}
+	out[len(out)-1].To = end
+	return out
+}

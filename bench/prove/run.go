@@ -1,0 +1,298 @@
+package prove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lastcall-proxy/lastcall/bench/load"
+	"github.com/lastcall-proxy/lastcall/bench/proof"
+)
+
+// Run carries a plan out. What it returns is always a document: an interrupted proof is partial, one without a baseline has
+// no verdict. progress gets a line per step.
+func Run(ctx context.Context, p *Plan, progress io.Writer) *proof.Proof {
+	out := &proof.Proof{Schema: proof.Schema, Trigger: p.Target.String(), Runs: []proof.Run{}, Thresholds: []proof.Threshold{}}
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format+"\n", args...) }
+	for i := range p.Repeat {
+		if p.Repeat > 1 {
+			say("run %d of %d", i+1, p.Repeat)
+		}
+		r := &run{plan: p, say: say}
+		err := r.do(ctx)
+		if out.At == "" && !r.zero.IsZero() {
+			out.At = r.zero.UTC().Format(time.RFC3339Nano)
+		}
+		if r.result != nil {
+			out.Runs = append(out.Runs, *r.result)
+		}
+		if err != nil {
+			out.Verdict, out.Reason = proof.NoVerdict, err.Error()
+			out.Partial = ctx.Err() != nil
+			break
+		}
+	}
+	out.Cost = cost()
+	judge(out, &p.Limits)
+	return out
+}
+
+// run is one trigger.
+type run struct {
+	plan     *Plan
+	say      func(string, ...any)
+	start    time.Time
+	zero     time.Time // the trigger
+	drivers  []*load.Driver
+	sidecars []*sidecar
+	result   *proof.Run
+}
+
+var errInterrupted = errors.New("interrupted")
+
+func (r *run) do(ctx context.Context) error {
+	p := r.plan
+	if err := p.Target.Ready(ctx); err != nil {
+		return err
+	}
+	for i := range p.Loads {
+		if err := listens(ctx, &p.Loads[i]); err != nil {
+			return err
+		}
+	}
+	for _, addr := range p.Sidecars {
+		s, err := watchSidecar(ctx, addr, p.TokenFile)
+		if err != nil {
+			return err
+		}
+		defer s.stop()
+		r.sidecars = append(r.sidecars, s)
+	}
+	defer p.Target.Stop()
+
+	r.start = time.Now()
+	r.zero = r.start.Add(p.Warmup + p.Baseline) // until it is known better
+	live, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer func() { stop(); wg.Wait() }()
+	for _, spec := range p.Loads {
+		d, err := load.New(spec, p.Reconnect, r.start)
+		if err != nil {
+			return err
+		}
+		r.drivers = append(r.drivers, d)
+		wg.Go(func() { d.Run(live) })
+	}
+	r.say("warm-up %v, baseline %v", p.Warmup, p.Baseline)
+	if !sleep(ctx, p.Warmup) {
+		return r.broken(ctx, stop, &wg)
+	}
+	before := r.counts()
+	if !sleep(ctx, p.Baseline) {
+		return r.broken(ctx, stop, &wg)
+	}
+	base := r.counts()
+	baseline := proof.Baseline{Seconds: p.Baseline.Seconds(), Attempted: base.attempted - before.attempted, Failed: base.failed}
+	if base.failed > 0 {
+		r.zero = time.Now()
+		r.finish(stop, &wg, baseline)
+		return fmt.Errorf("the baseline errs: %d failures before anything was terminated, first: %s", base.failed, r.first())
+	}
+	if base.attempted == 0 || base.idle != "" {
+		r.zero = time.Now()
+		r.finish(stop, &wg, baseline)
+		return fmt.Errorf("the baseline is empty: nothing came of %s", base.idle)
+	}
+
+	r.zero = time.Now()
+	r.say("trigger: %s", p.Target)
+	if err := p.Target.Terminate(ctx); err != nil {
+		r.finish(stop, &wg, baseline)
+		return err
+	}
+	whole := r.observe(ctx)
+	r.finish(stop, &wg, baseline)
+	if !whole {
+		return errInterrupted
+	}
+	if s, ok := p.Target.(*script); ok {
+		if err := s.Err(); err != nil {
+			return fmt.Errorf("--exec: the command failed: %w", err)
+		}
+	}
+	return nil
+}
+
+// observe waits for the time after the trigger, and for the target's end within it.
+func (r *run) observe(ctx context.Context) bool {
+	r.result = &proof.Run{}
+	end := time.NewTimer(r.plan.For)
+	defer end.Stop()
+	gone := r.plan.Target.Gone()
+	for {
+		select {
+		case <-gone:
+			at := seconds(time.Since(r.zero))
+			r.result.Exited = &at
+			r.say("the target is gone at %+.1f s", at)
+			gone = nil
+		case <-end.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (r *run) broken(ctx context.Context, stop func(), wg *sync.WaitGroup) error {
+	r.zero = time.Now()
+	r.finish(stop, wg, proof.Baseline{Seconds: 0})
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return nil
+}
+
+// finish stops the loads, waits for the last fates, and joins.
+func (r *run) finish(stop func(), wg *sync.WaitGroup, b proof.Baseline) {
+	stopped := time.Now()
+	stop()
+	wg.Wait()
+	r.settle()
+	for _, s := range r.sidecars {
+		s.stop()
+	}
+	res := r.result
+	if res == nil {
+		res = &proof.Run{}
+	}
+	res.Baseline, res.End = b, seconds(stopped.Sub(r.zero))
+	for i, path := range r.plan.ReportFiles {
+		if i >= len(r.sidecars) {
+			r.sidecars = append(r.sidecars, &sidecar{addr: path, fates: map[string]uint64{}, close: func() {}})
+		}
+		if err := r.sidecars[i].readReport(path); err != nil {
+			r.say("%v", err)
+			r.sidecars[i].problem = err.Error()
+		}
+	}
+	res.Phases = phasesOf(r.sidecars, seconds(r.start.Sub(r.zero)), res.End, r.zero, res.Exited)
+	j := newJoiner(r.sidecars)
+	res.Failures = []proof.Failure{}
+	for _, d := range r.drivers {
+		a := d.Ledger.Account()
+		res.Loads = append(res.Loads, loadOf(&a, r.start, r.zero))
+		res.Failures = append(res.Failures, failures(&a, j, r.zero, res.Phases)...)
+		res.Omitted += a.Omitted
+	}
+	slices.SortStableFunc(res.Failures, func(a, b proof.Failure) int {
+		switch {
+		case a.At < b.At:
+			return -1
+		case a.At > b.At:
+			return 1
+		}
+		return 0
+	})
+	for i := range res.Failures {
+		if res.Failures[i].Attributed == unexplained {
+			res.Unexplained++
+		}
+	}
+	res.Sidecars = []proof.Sidecar{}
+	for _, s := range r.sidecars {
+		res.Sidecars = append(res.Sidecars, s.told(r.zero))
+	}
+	r.result = res
+}
+
+// settle waits until every failure has its fate, or for the settle time.
+func (r *run) settle() {
+	if len(r.sidecars) == 0 {
+		return
+	}
+	for deadline := time.Now().Add(r.plan.Settle); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		j, missing := newJoiner(r.sidecars), false
+		for _, d := range r.drivers {
+			a := d.Ledger.Account()
+			for i := range a.Entries {
+				if e := &a.Entries[i]; !e.Outcome.Good() && e.Outcome != load.Refused && j.find(e) == nil {
+					missing = true
+				}
+			}
+		}
+		if !missing {
+			return
+		}
+	}
+}
+
+type counted struct {
+	attempted, failed uint64
+	idle              string // a load of which nothing came
+}
+
+func (r *run) counts() (c counted) {
+	for _, d := range r.drivers {
+		a := d.Ledger.Account()
+		c.attempted += a.Attempted
+		c.failed += a.Failed
+		if a.Succeeded == 0 && a.Sessions == 0 {
+			c.idle = string(a.Spec.Kind) + " " + a.Spec.Target
+		}
+	}
+	return c
+}
+
+// first names the first failure.
+func (r *run) first() string {
+	if r.result == nil || len(r.result.Failures) == 0 {
+		return "unknown"
+	}
+	f := r.result.Failures[0]
+	return fmt.Sprintf("%s %s (%s)", f.Kind, f.Outcome, f.Wire)
+}
+
+// listens makes sure that there is somebody before anything is driven.
+func listens(ctx context.Context, s *load.Spec) error {
+	addr, err := s.Addr()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("--load %s=%s: nobody there: %w", s.Kind, s.Target, err)
+	}
+	return c.Close()
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// cost is what this process has taken.
+func cost() proof.Cost {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return proof.Cost{}
+	}
+	cpu := time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return proof.Cost{CPU: seconds(cpu), Memory: float64(u.Maxrss) / 1024} // KiB on Linux
+}

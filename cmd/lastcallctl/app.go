@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lastcall-proxy/lastcall/bench/app"
+)
+
+func appCommand(stdout, stderr io.Writer) *cobra.Command {
+	cfg := app.Config{}
+	var manners, ledger string
+	cmd := &cobra.Command{
+		Use: "app", Short: "A workload to prove things on: HTTP/1, HTTP/2, gRPC, WebSocket, SSE on one port, TCP echo on another", Args: cobra.NoArgs,
+		Long: "Paths: / (?for=2s answers later), /ws echoes, /events?every=100ms, /readyz, /ledger. Any gRPC method echoes; one that ends in Stream goes on.\n" +
+			"?plant=duplicate, reset, truncate, silent or close goes wrong once; sessions take ?lose=N, duplicate=N, silent=N, reset=N.",
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.HTTP, "http", "127.0.0.1:9000", "where HTTP and gRPC are served")
+	f.StringVar(&cfg.TCP, "tcp", "", "where TCP lines are echoed")
+	f.DurationVar(&cfg.Timeout, "drain-timeout", drainTime, "how long a drain may take")
+	f.StringVar(&manners, "on-sigterm", string(app.Drain), "drain, exit or ignore")
+	f.StringVar(&ledger, "ledger", "", "write the ledger here at the end")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		m := app.Manners(manners)
+		if m != app.Drain && m != app.Exit && m != app.Ignore {
+			return fmt.Errorf("--on-sigterm %q: want drain, exit or ignore", manners)
+		}
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+		a, err := app.Start(cmd.Context(), cfg)
+		if err != nil {
+			return status{err, exitNotProven}
+		}
+		_, _ = fmt.Fprintf(stderr, "app: http %s tcp %s\n", a.HTTPAddr, a.TCPAddr)
+		for sig := range signals {
+			if sig == syscall.SIGINT || m != app.Ignore {
+				break
+			}
+		}
+		if m == app.Drain {
+			a.Drain()
+		}
+		b, err := json.Marshal(a.Ledger())
+		if err == nil && ledger != "" {
+			err = os.WriteFile(ledger, append(b, '\n'), 0o644)
+		}
+		if err != nil {
+			return status{fmt.Errorf("--ledger: %w", err), exitNotProven}
+		}
+		_, _ = fmt.Fprintf(stdout, "%s\n", b)
+		if m == app.Exit {
+			os.Exit(0) // without a goodbye to anybody
+		}
+		return nil
+	}
+	return cmd
+}
