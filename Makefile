@@ -1,7 +1,10 @@
-.PHONY: demo test check fuzz bench e2e interop
+.PHONY: demo prove test check fuzz bench e2e interop
 
 demo: ## app, sidecar and clients in one terminal; SIGTERM; the fates (15 s)
 	go run ./cmd/lastcall demo
+
+prove: ## two pods on one machine, one of them rolled over under load of every kind; a verdict and a page (25 s)
+	bench/prove.sh
 
 test: ## all tests, with the race detector
 	go test -race -shuffle=on ./...

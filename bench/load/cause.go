@@ -21,7 +21,7 @@ import (
 // come.
 func causeOf(err error, begun bool) (Outcome, string) {
 	var stream http2.StreamError
-	var goaway http2.GoAwayError
+	var goaway http2.GoAwayError //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
 	var conn http2.ConnectionError
 	var alert tls.AlertError
 	var cert *tls.CertificateVerificationError

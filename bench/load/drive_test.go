@@ -128,7 +128,11 @@ func TestAppDrains(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			a := startApp(t)
 			got := drive(t, targets(a, "")[kind], load.Never, 2*time.Second, func() { time.Sleep(300 * time.Millisecond); a.Drain() })
-			if got.Failed != 0 || got.Outcomes[load.Told] != 5 {
+			told := got.Outcomes[load.Told]
+			if kind == load.TCP { // FIN is all that raw TCP can say: a message that crosses it has no answer
+				told += got.Outcomes[load.Closed]
+			}
+			if told != 5 || kind != load.TCP && got.Failed != 0 {
 				t.Errorf("outcomes %v, entries %+v", got.Outcomes, got.Entries)
 			}
 		})

@@ -10,11 +10,19 @@ import (
 // Driver runs one load until its context is over.
 type Driver struct {
 	Ledger *Ledger
+	to     endpoint
 	run    func(ctx context.Context)
 }
 
 // Run drives the load. It returns when ctx is over and what was under way has come to its end.
-func (d *Driver) Run(ctx context.Context) { d.run(ctx) }
+func (d *Driver) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	if s := d.Ledger.Spec; s.Ready != "" {
+		wg.Go(func() { follow(ctx, &s, d.to) })
+	}
+	d.run(ctx)
+	wg.Wait()
+}
 
 // New makes a load's driver. s must be valid.
 func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
@@ -23,7 +31,7 @@ func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
 		return nil, err
 	}
 	l := NewLedger(s, start)
-	d := &Driver{Ledger: l}
+	d := &Driver{Ledger: l, to: to}
 	requests := func(one func() requester) func(context.Context) {
 		return func(ctx context.Context) { openLoop(ctx, l, one) }
 	}
@@ -88,7 +96,7 @@ func openLoop(ctx context.Context, l *Ledger, one func() requester) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		for ; !next.After(now); next = next.Add(every) {
-			l.begin(next)
+			l.begin()
 			select {
 			case due <- next:
 			default:

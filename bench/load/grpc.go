@@ -81,10 +81,10 @@ func newGRPC(s *Spec, to endpoint, w *retryWatch) (*grpc.ClientConn, error) {
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds), grpc.WithStatsHandler(w), grpc.WithNoProxy(), grpc.WithUserAgent("lastcall-load"),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Raw{}), grpc.MaxCallRecvMsgSize(maxSize)),
-		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			var d net.Dialer
 			d.SetMultipathTCP(false)
-			return d.DialContext(ctx, "tcp", addr)
+			return d.DialContext(ctx, "tcp", to.now())
 		}),
 	}
 	if s.Retry == "" {

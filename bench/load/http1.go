@@ -167,7 +167,11 @@ type libraryHTTP struct {
 }
 
 func newLibraryHTTP(s Spec, to endpoint, l *Ledger) *libraryHTTP {
-	return &libraryHTTP{spec: s, to: to, ledger: l, client: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableKeepAlives: s.Kind == HTTP1New, TLSClientConfig: tlsConfig(&s, to)}}}
+	return &libraryHTTP{spec: s, to: to, ledger: l, client: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableKeepAlives: s.Kind == HTTP1New, TLSClientConfig: tlsConfig(&s, to), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		d.SetMultipathTCP(false)
+		return d.DialContext(ctx, "tcp", to.now())
+	}}}}
 }
 
 func (c *libraryHTTP) do(ctx context.Context) (Outcome, string, string) {

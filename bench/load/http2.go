@@ -13,8 +13,8 @@ import (
 type http2Client struct {
 	spec Spec
 	to   endpoint
-	tr   http2.Transport
-	cc   *http2.ClientConn
+	tr   http2.Transport   //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
+	cc   *http2.ClientConn //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
 	c    net.Conn
 }
 
@@ -28,8 +28,8 @@ func (c *http2Client) do(ctx context.Context) (Outcome, string, string) {
 			o, wire := causeOf(err, false)
 			return o, wire, ""
 		}
-		c.tr.AllowHTTP = true
-		cc, err := c.tr.NewClientConn(conn)
+		c.tr.AllowHTTP = true               //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
+		cc, err := c.tr.NewClientConn(conn) //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
 		if err != nil {
 			_ = conn.Close()
 			o, wire := causeOf(err, false)

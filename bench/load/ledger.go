@@ -45,7 +45,7 @@ func (m *Messages) add(o Messages) {
 // Point is one slice of the timeline.
 type Point struct {
 	Begun, OK, Failed int
-	Open              int // in flight, or sessions open, at the slice's end
+	Open              int // most in flight, or most sessions open, in the slice
 }
 
 // Ledger is one load's account. It is safe for concurrent use.
@@ -58,44 +58,42 @@ type Ledger struct {
 	good     uint64
 	outcomes map[Outcome]uint64
 	latency  *hdrhistogram.Histogram // of good requests, in µs
-	recent   *hdrhistogram.Histogram // since Mark
 	entries  []Entry
 	omitted  uint64
 	line     []Point
 	open     int
 
-	sessions     int // ever opened
-	reconnected  int
-	ended        int
-	messages     Messages
-	returnTimes  []time.Duration // from a session's end to its client's next one
-	unreconciled int             // sessions open now
+	sessions    int // ever opened
+	reconnected int
+	ended       int
+	messages    Messages
+	returnTimes []time.Duration // from a session's end to its client's next one
+	live        int             // sessions open now
 }
 
 // NewLedger begins an account at start.
 func NewLedger(s Spec, start time.Time) *Ledger {
 	// 1 µs to 10 minutes with three figures.
-	return &Ledger{Spec: s, start: start, outcomes: map[Outcome]uint64{}, latency: hdrhistogram.New(1, 600e6, 3), recent: hdrhistogram.New(1, 600e6, 3)}
+	return &Ledger{Spec: s, start: start, outcomes: map[Outcome]uint64{}, latency: hdrhistogram.New(1, 600e6, 3)}
 }
 
 func (l *Ledger) point(at time.Time) *Point {
 	i := max(0, int(at.Sub(l.start)/Slice))
 	for len(l.line) <= i {
-		l.line = append(l.line, Point{Open: l.open})
+		l.line = append(l.line, Point{Open: l.open + l.live})
 	}
 	return &l.line[i]
 }
 
-// begin notes a request that was due at due.
-func (l *Ledger) begin(due time.Time) {
+// begin notes a request that is due.
+func (l *Ledger) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.attempts++
 	l.open++
 	p := l.point(time.Now())
 	p.Begun++
-	p.Open = l.open
-	_ = due
+	p.Open = max(p.Open, l.open)
 }
 
 // end notes how a request ended; due is when it should have been sent.
@@ -103,16 +101,14 @@ func (l *Ledger) end(due time.Time, o Outcome, wire, local string) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	p := l.point(now)
 	l.open--
 	l.outcomes[o]++
-	p := l.point(now)
-	p.Open = l.open
 	if o.Good() {
 		l.good++
 		p.OK++
 		us := max(1, now.Sub(due).Microseconds())
 		_ = l.latency.RecordValue(us)
-		_ = l.recent.RecordValue(us)
 		return
 	}
 	p.Failed++
@@ -143,7 +139,7 @@ func (l *Ledger) opened(away time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sessions++
-	l.unreconciled++
+	l.live++
 	l.attempts++
 	if away > 0 {
 		l.reconnected++
@@ -151,18 +147,17 @@ func (l *Ledger) opened(away time.Duration) {
 	}
 	p := l.point(time.Now())
 	p.Begun++
-	p.Open = l.unreconciled
+	p.Open = max(p.Open, l.live)
 }
 
 // closed notes a session's end.
 func (l *Ledger) closed(e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unreconciled--
+	p := l.point(e.At)
+	l.live--
 	l.outcomes[e.Outcome]++
 	l.messages.add(e.Messages)
-	p := l.point(e.At)
-	p.Open = l.unreconciled
 	e.Session = true
 	if e.Outcome.Good() {
 		l.good++

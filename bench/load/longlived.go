@@ -51,10 +51,10 @@ func dialWebSocket(ctx context.Context, s Spec, to endpoint) (session, error) {
 		scheme = "wss://"
 	}
 	local := ""
-	tr := &http.Transport{TLSClientConfig: tlsConfig(&s, to), DisableKeepAlives: true, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	tr := &http.Transport{TLSClientConfig: tlsConfig(&s, to), DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		d.SetMultipathTCP(false)
-		c, err := d.DialContext(ctx, "tcp", addr)
+		c, err := d.DialContext(ctx, "tcp", to.now())
 		if err == nil {
 			local = c.LocalAddr().String()
 		}

@@ -136,7 +136,6 @@ type numbers struct {
 	m       Messages
 	next    uint64 // the lowest that did not come yet, but for missing
 	missing map[uint64]struct{}
-	oldest  time.Time // when the oldest unanswered message was sent; zero: none
 	sent    map[uint64]time.Time
 }
 

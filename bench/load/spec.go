@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -60,6 +61,11 @@ type Spec struct {
 	Timeout  time.Duration `json:"timeout,omitempty"`  // of one request, of one echo
 	Retry    string        `json:"retry,omitempty"`    // "library": the client's library may retry
 	Insecure bool          `json:"insecure,omitempty"` // TLS: any certificate will do
+	// Ready and Next stand for a Service's endpoints: new connections go to the target for as long as Ready answers with
+	// 2xx, and to Next, a host:port, from Lag after it has ceased to.
+	Ready string        `json:"ready,omitempty"`
+	Next  string        `json:"next,omitempty"`
+	Lag   time.Duration `json:"lag,omitempty"`
 }
 
 // Bounds of a spec.
@@ -115,6 +121,12 @@ func (s *Spec) set(key, v string) (err error) {
 		s.Data, err = base64.StdEncoding.DecodeString(v)
 	case "retry":
 		s.Retry = v
+	case "ready":
+		s.Ready = v
+	case "next":
+		s.Next = v
+	case "lag":
+		s.Lag, err = time.ParseDuration(v)
 	case "insecure":
 		s.Insecure, err = strconv.ParseBool(v)
 	default:
@@ -163,6 +175,10 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("size: want 0 to %d", maxSize)
 	case s.Timeout <= 0:
 		return errors.New("timeout: want more than nothing")
+	case (s.Ready == "") != (s.Next == ""):
+		return errors.New("ready, next: each needs the other")
+	case s.Lag < 0 || s.Lag > 0 && s.Next == "":
+		return errors.New("lag: must not be negative, and needs next")
 	case s.Retry != "" && s.Retry != "library":
 		return errors.New(`retry: want "library"`)
 	}
@@ -180,6 +196,8 @@ func orElse[T comparable](v, other T) T {
 // endpoint is where a load goes.
 type endpoint struct {
 	addr   string // host:port
+	moved  *atomic.Bool
+	next   string // where new connections go once moved is true
 	host   string // for SNI and Host
 	secure bool
 	path   string // with query; gRPC: the method
@@ -227,8 +245,16 @@ func (s *Spec) address() (endpoint, error) {
 			return e, errors.New("want host:port/package.Service/Method")
 		}
 	}
-	e.addr = net.JoinHostPort(e.host, port)
+	e.addr, e.next, e.moved = net.JoinHostPort(e.host, port), s.Next, new(atomic.Bool)
 	return e, nil
+}
+
+// now is where a new connection goes.
+func (e *endpoint) now() string {
+	if e.moved.Load() {
+		return e.next
+	}
+	return e.addr
 }
 
 // Addr is where the load's connections go.

@@ -24,7 +24,8 @@ func (p *Proof) HTML(w io.Writer) error {
 			}
 			return at.UTC().Format("2006-01-02 15:04:05 UTC")
 		},
-		"plus": func(i int) int { return i + 1 },
+		"seconds": func(v *float64) string { return fmt.Sprintf("%.2f", *v) },
+		"plus":    func(i int) int { return i + 1 },
 	}).ParseFS(pageFS, "page.html")
 	if err != nil {
 		return err
@@ -38,7 +39,6 @@ const (
 	chartLeft  = 110.0
 	laneHigh   = 64.0
 	chartTop   = 30.0
-	maxMarks   = 400 // a lane: more would be a line
 	chartUnder = 26.0
 )
 
@@ -106,20 +106,21 @@ func lane(b *strings.Builder, r *Run, i int, sc scale) {
 		fmt.Fprintf(b, "L%.1f %.1fL%.1f %.1f", sc.x(at), y, sc.x(min(at+l.Timeline.Slice, sc.to)), y)
 	}
 	fmt.Fprintf(b, `V%.1fZ"><title>%s in flight</title></path>`, base, template.HTMLEscapeString(l.Kind))
-	marks := 0
+	last := math.Inf(-1) // marks that lie on each other are one
 	for k := range r.Failures {
 		f := &r.Failures[k]
 		if f.Kind != l.Kind {
 			continue
 		}
-		if marks++; marks > maxMarks {
-			break
+		x := sc.x(f.At)
+		if x-last < 1.5 {
+			continue
 		}
+		last = x
 		class := "fail"
 		if f.Attributed == "unexplained" {
 			class = "fail unexplained"
 		}
-		x := sc.x(f.At)
 		fmt.Fprintf(b, `<path class="%s" d="M%.1f %.1fl4 4-4 4-4-4z"><title>%+.2f s %s: %s, %s, by %s %s %s</title></path>`, class, x, base+2, f.At, template.HTMLEscapeString(f.Phase), template.HTMLEscapeString(f.Outcome), template.HTMLEscapeString(f.Wire), template.HTMLEscapeString(f.Attributed), template.HTMLEscapeString(f.FateID), template.HTMLEscapeString(f.Fate))
 	}
 }

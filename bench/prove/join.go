@@ -60,6 +60,9 @@ func (j *joiner) find(e *load.Entry) *fact {
 		if e.At.Before(f.opened.Add(-slack)) || e.Began.After(f.ended.Add(slack)) {
 			continue
 		}
+		if e.Outcome == load.StreamRefused && f.stream && f.fate == "completed" {
+			continue // not this one: a stream above a GOAWAY's last id may never have been sent; its connection tells whose GOAWAY
+		}
 		if best == nil || rank(f) > rank(best) || rank(f) == rank(best) && apart(f) < apart(best) {
 			best = f
 		}
@@ -105,6 +108,9 @@ func (j *joiner) attribute(e *load.Entry) (party string, f *fact) {
 		}
 	case f.fate == "completed" && f.by == "client" && (e.Outcome == load.Closed || e.Outcome == load.Reset || e.Outcome == load.Truncated):
 		return unexplained, f // the sidecar has seen nothing wrong, the client has
+	}
+	if e.Outcome == load.StreamRefused && f.fate == "drained" {
+		return "lastcall", f // the client has left as it was told to, and took a stream back
 	}
 	if f.by == "unknown" {
 		return unexplained, f

@@ -103,7 +103,9 @@ func (p *process) Terminate(ctx context.Context) error {
 func (p *process) Gone() <-chan struct{} { return p.gone }
 func (*process) Stop()                   {} // not ours
 func (*process) Repeats() bool           { return false }
-func (p *process) String() string        { return fmt.Sprintf("%s to process %d", unix.SignalName(p.sig), p.pid) }
+func (p *process) String() string {
+	return fmt.Sprintf("%s to process %d", unix.SignalName(p.sig), p.pid)
+}
 
 // script runs a command; it and what it started form a process group that ends with us.
 type script struct {
