@@ -60,13 +60,19 @@ func spawn(t *testing.T, addr, name string, args ...string) *exec.Cmd {
 	done := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(done) }()
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
+	waitFor(t, addr)
+	return cmd
+}
+
+func waitFor(t *testing.T, addr string) {
+	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if c, err := net.Dial("tcp", addr); err == nil {
 			_ = c.Close()
-			return cmd
+			return
 		}
 		if time.Since(began) > 10*time.Second {
-			t.Fatalf("%s does not listen at %s", name, addr)
+			t.Fatalf("nobody listens at %s", addr)
 		}
 	}
 }
