@@ -32,6 +32,7 @@ type Messages struct {
 	Lost       uint64 `json:"lost"`
 	Duplicated uint64 `json:"duplicated"`
 	Reordered  uint64 `json:"reordered"`
+	Unanswered uint64 `json:"unanswered"` // under way when the server said its goodbye
 }
 
 func (m *Messages) add(o Messages) {
@@ -40,6 +41,7 @@ func (m *Messages) add(o Messages) {
 	m.Lost += o.Lost
 	m.Duplicated += o.Duplicated
 	m.Reordered += o.Reordered
+	m.Unanswered += o.Unanswered
 }
 
 // Point is one slice of the timeline.

@@ -289,7 +289,12 @@ func (n *numbers) settle(l *Ledger, e *Entry) {
 			under++
 		}
 	}
-	n.m.Lost = uint64(len(n.missing)) + under
+	n.m.Lost = uint64(len(n.missing))
+	if e.Outcome == Told { // they crossed the goodbye: their client knows that they have no answer, and may send them again
+		n.m.Unanswered = under
+	} else {
+		n.m.Lost += under
+	}
 	e.Messages = n.m
 	for range n.missing {
 		l.side(e.At, MessageLost, "", e.Local)

@@ -110,6 +110,7 @@ type Messages struct {
 	Lost       uint64 `json:"lost"`
 	Duplicated uint64 `json:"duplicated"`
 	Reordered  uint64 `json:"reordered"`
+	Unanswered uint64 `json:"unanswered"` // under way when the server said its goodbye: the client knows, and may send again
 }
 
 // Timeline has a value per slice.

@@ -54,7 +54,7 @@ func (p *Proof) Text(w io.Writer) error {
 			l := &r.Loads[k]
 			o.f("%-12s %9d %9d %7d %9.1f %9.1f %9.1f  %s\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Latency.P50, l.Latency.P99, l.Latency.Max, outcomes(l.Outcomes))
 			if s := l.Sessions; s != nil {
-				o.f("%-12s %d opened, %d ended by the far side, %d of them cut, %d came back%s; messages: %d sent, %d received, %d lost, %d twice, %d out of order\n", "", s.Opened, s.Ended, s.Cut, s.Reconnected, back(s.ReconnectMS), s.Messages.Sent, s.Messages.Received, s.Messages.Lost, s.Messages.Duplicated, s.Messages.Reordered)
+				o.f("%-12s %d opened, %d ended by the far side, %d of them cut, %d came back%s; messages: %d sent, %d received, %d lost, %d twice, %d out of order, %d crossed a goodbye\n", "", s.Opened, s.Ended, s.Cut, s.Reconnected, back(s.ReconnectMS), s.Messages.Sent, s.Messages.Received, s.Messages.Lost, s.Messages.Duplicated, s.Messages.Reordered, s.Messages.Unanswered)
 			}
 		}
 		failureLines(o, r)

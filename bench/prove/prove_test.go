@@ -94,7 +94,7 @@ func newPod(t *testing.T, sidecar bool, manners string) pod {
 	app, tcp := p.http, p.tcp
 	p.http, p.tcp, p.admin, p.telemetry, p.report = free(t), free(t), free(t), free(t), filepath.Join(t.TempDir(), "report")
 	p.target = spawn(t, p.http, "lastcall", "run", "--inbound", p.http+"="+app, "--inbound", p.tcp+"="+tcp, "--telemetry", p.telemetry, "--admin", p.admin, "--report-file", p.report,
-		"--lameduck", "500ms", "--drain-timeout", "3s", "--closing-window", "1s")
+		"--lameduck", "1500ms", "--drain-timeout", "4s", "--closing-window", "1s") // a busy machine may look at readiness late
 	return p
 }
 
@@ -110,7 +110,7 @@ func (p pod) loads(options string) []string {
 func plan(t *testing.T, specs []string, change func(*prove.Plan)) *prove.Plan {
 	t.Helper()
 	p := prove.Defaults()
-	p.Warmup, p.Baseline, p.For, p.Settle, p.Reconnect = 200*time.Millisecond, 500*time.Millisecond, 4500*time.Millisecond, 2*time.Second, load.Never
+	p.Warmup, p.Baseline, p.For, p.Settle, p.Reconnect = 200*time.Millisecond, 500*time.Millisecond, 5500*time.Millisecond, 2*time.Second, load.Never
 	for _, text := range specs {
 		s, err := load.ParseSpec(text)
 		if err != nil {
