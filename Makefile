@@ -24,8 +24,8 @@ bench: ## CPU, latency and memory beside HAProxy, nginx and Envoy: ratios in one
 	go run ./bench/run -lastcall bin/lastcall -json bin/bench.json $(if $(QUICK),-rounds 5 -cell 200ms -idle 5000)
 
 interop: ## installs what the interop tests drive (Debian, PyPI, npm)
-	@for p in nginx curl wrk prometheus node python3 nghttpd; do command -v $$p >/dev/null || missing=1; done; \
-	[ -z "$$missing" ] || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends nginx curl wrk prometheus nodejs python3 python3-pip nghttp2-server; }
+	@for p in nginx haproxy curl wrk prometheus node python3 nghttpd; do command -v $$p >/dev/null || missing=1; done; \
+	[ -z "$$missing" ] || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends nginx haproxy curl wrk prometheus nodejs python3 python3-pip nghttp2-server; }
 	@python3 -c 'import websockets, grpc' 2>/dev/null || pip install -q --root-user-action=ignore websockets grpcio
 	@[ -d bin/interop/node_modules/@grpc/grpc-js ] || { command -v npm >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends npm; mkdir -p bin/interop && cd bin/interop && npm install --silent --no-audit --no-fund @grpc/grpc-js; }
 	@[ -x bin/interop/h2spec ] || GOBIN=$(CURDIR)/bin/interop go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible

@@ -14,7 +14,7 @@ pod() { # number
 		--lameduck 3s --drain-timeout 12s --closing-window 3s --report-file "bin/report-$1.json" >"bin/sidecar-$1.log" 2>&1 & sidecar=$!
 	pids="$pids $sidecar"
 	n=0
-	until curl -sf -o /dev/null "http://127.0.0.1:94${1}4/readyz"; do
+	until bin/lastcall conns --admin "127.0.0.1:94${1}5" >/dev/null 2>&1; do
 		n=$((n + 1)); [ $n -lt 100 ] || { echo "pod $1 did not start: bin/sidecar-$1.log" >&2; exit 1; }
 		sleep 0.1
 	done
