@@ -374,9 +374,26 @@ func (a *App) echo(c net.Conn) (whole bool) {
 				return false
 			}
 		}
-		if err != nil {
-			var t net.Error
-			return errors.Is(err, io.EOF) || errors.As(err, &t) && t.Timeout()
+		var t net.Error
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return true
+		case errors.As(err, &t) && t.Timeout():
+			goodbye(c)
+			return true
+		default:
+			return false
 		}
 	}
+}
+
+// goodbye says FIN and reads on for a moment: closing with something unread would send a reset, and the client might lose
+// what it was answered.
+func goodbye(c net.Conn) {
+	if h, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = h.CloseWrite()
+	}
+	_ = c.SetReadDeadline(time.Now().Add(time.Second))
+	_, _ = io.Copy(io.Discard, c)
 }
