@@ -95,6 +95,8 @@ func newPod(t *testing.T, sidecar bool, manners string) pod {
 	p.http, p.tcp, p.admin, p.telemetry, p.report = free(t), free(t), free(t), free(t), filepath.Join(t.TempDir(), "report")
 	p.target = spawn(t, p.http, "lastcall", "run", "--inbound", p.http+"="+app, "--inbound", p.tcp+"="+tcp, "--telemetry", p.telemetry, "--admin", p.admin, "--report-file", p.report,
 		"--lameduck", "1500ms", "--drain-timeout", "4s", "--closing-window", "1s") // a busy machine may look at readiness late
+	waitFor(t, p.admin)
+	waitFor(t, p.telemetry)
 	return p
 }
 
@@ -152,7 +154,7 @@ func TestCleanRolloutIsProven(t *testing.T) {
 	})
 	got := prove.Run(t.Context(), p, io.Discard)
 	if got.Verdict != proof.Proven || len(got.Runs) != 1 {
-		t.Fatalf("%s: %s; failures %+v", got.Verdict, got.Reason, got.Runs[0].Failures)
+		t.Fatalf("%s: %s; runs %+v", got.Verdict, got.Reason, got.Runs)
 	}
 	r := got.Runs[0]
 	var names []string
@@ -176,6 +178,9 @@ func TestEveryFailureHasACause(t *testing.T) {
 		p.Target, p.Sidecars, p.ReportFiles = signalTo(t, pod.target, "TERM"), []string{pod.admin}, []string{pod.report}
 		p.Limits.CutStreams = 0
 	}), io.Discard)
+	if len(got.Runs) == 0 {
+		t.Fatalf("%s: %s", got.Verdict, got.Reason)
+	}
 	r := &got.Runs[0]
 	if got.Verdict != proof.NotProven || r.Unexplained != 0 || len(r.Failures) == 0 {
 		t.Errorf("%s: %s; unexplained %d of %d", got.Verdict, got.Reason, r.Unexplained, len(r.Failures))
@@ -205,6 +210,9 @@ func TestMannersWithoutSidecar(t *testing.T) {
 			pod := newPod(t, false, manners)
 			specs := append(pod.loads(""), "tcp="+pod.tcp+",sessions=3,interval=50ms")
 			got := prove.Run(t.Context(), plan(t, specs, func(p *prove.Plan) { p.Target, p.For = signalTo(t, pod.target, ""), 2*time.Second }), io.Discard)
+			if len(got.Runs) == 0 {
+				t.Fatalf("%s: %s", got.Verdict, got.Reason)
+			}
 			r := &got.Runs[0]
 			for _, l := range r.Loads {
 				s := l.Sessions
