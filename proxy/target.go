@@ -48,12 +48,12 @@ func targetString(t relay.Target) string {
 	return t.Addr.String()
 }
 
-// dialReason is the closed set of app_dial_errors_total's label.
 // dialReasons is the closed list of what dialReason says.
 func dialReasons() []string {
 	return []string{"refused", "timeout", "reset", "unreachable", "descriptors", "no_socket", "backlog_full", "other"}
 }
 
+// dialReason is app_dial_errors_total's label.
 func dialReason(e syscall.Errno) string {
 	switch e {
 	case unix.ECONNREFUSED:

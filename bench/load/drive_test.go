@@ -2,6 +2,8 @@ package load_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -106,8 +108,11 @@ func TestPlantedFaults(t *testing.T) {
 		"websocket reset": {func(a *app.App) string {
 			return "websocket=ws://" + a.HTTPAddr + "/ws?reset=5,sessions=3,interval=10ms"
 		}, load.Closed},
-		"sse lost":       {func(a *app.App) string { return "sse=" + a.HTTPAddr + "/events?every=10ms&lose=5,sessions=3" }, load.MessageLost},
-		"sse twice":      {func(a *app.App) string { return "sse=" + a.HTTPAddr + "/events?every=10ms&duplicate=5,sessions=3" }, load.MessageTwice},
+		"sse lost":  {func(a *app.App) string { return "sse=" + a.HTTPAddr + "/events?every=10ms&lose=5,sessions=3" }, load.MessageLost},
+		"sse twice": {func(a *app.App) string { return "sse=" + a.HTTPAddr + "/events?every=10ms&duplicate=5,sessions=3" }, load.MessageTwice},
+		"sse mute": {func(a *app.App) string {
+			return "sse=" + a.HTTPAddr + "/events?every=10ms&silent=5,sessions=3,interval=20ms,timeout=200ms"
+		}, load.Timeout},
 		"sse broken off": {func(a *app.App) string { return "sse=" + a.HTTPAddr + "/events?every=10ms&reset=5,sessions=3" }, load.Truncated},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,6 +183,70 @@ func TestStallIsLatency(t *testing.T) {
 	})
 	if got.Failed != 0 || got.Attempted < 140 || got.Attempted > 151 || got.Max < 900*time.Millisecond || got.P50 < 250*time.Millisecond {
 		t.Errorf("attempted %d, failed %d, max %v, p50 %v: of 150 requests 100 were due during the stall", got.Attempted, got.Failed, got.Max, got.P50)
+	}
+}
+
+// A server that takes connections and does nothing holds nobody: a load ends within its timeout, whatever the kind.
+func TestBlackHole(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	go func() {
+		for {
+			if _, err := ln.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	for _, kind := range load.Kinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			spec := string(kind) + "=" + ln.Addr().String() + ",timeout=500ms"
+			if kind.Long() {
+				spec += ",sessions=3,interval=10ms,size=1000000" // more than any buffer takes
+			} else {
+				spec += ",rate=200,conns=2"
+			}
+			began := time.Now()
+			got := drive(t, spec, load.Naive, 300*time.Millisecond, nil)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if got.Succeeded != 0 {
+				t.Errorf("account: %+v", got)
+			}
+		})
+	}
+}
+
+// A server that reads and answers, but never ends its side: our end is not held up by it.
+func TestServerWithoutGoodbye(t *testing.T) {
+	a := startApp(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", a.TCPAddr)
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(up, c) }() // FIN of either side goes nowhere
+			go func() { _, _ = io.Copy(c, up) }()
+		}
+	}()
+	began := time.Now()
+	got := drive(t, "tcp="+ln.Addr().String()+",sessions=3,interval=10ms,timeout=1s", load.Never, 300*time.Millisecond, nil)
+	if took := time.Since(began); took > 5*time.Second || got.Failed != 0 || got.Sessions != 3 {
+		t.Errorf("took %v: %+v", took, got)
 	}
 }
 

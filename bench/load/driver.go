@@ -82,8 +82,13 @@ func openLoop(ctx context.Context, l *Ledger, one func() requester) {
 			r := one()
 			defer r.close()
 			for at := range due {
-				one, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
-				o, wire, local := r.do(one)
+				// A client's patience begins when the request is due: what has waited for longer is not sent any more, and a
+				// server that has stopped answering holds nobody for longer than that.
+				one, cancel := context.WithDeadline(context.WithoutCancel(ctx), at.Add(s.Timeout))
+				o, wire, local := Timeout, "no connection was free", ""
+				if one.Err() == nil {
+					o, wire, local = r.do(one)
+				}
 				cancel()
 				l.end(at, o, wire, local)
 			}

@@ -88,19 +88,24 @@ func (c *http1Client) ask(ctx context.Context, conn *http1Conn) (o Outcome, wire
 		}
 		return o, wire, false
 	}
-	_, err = io.Copy(io.Discard, res.Body)
-	_ = res.Body.Close()
-	if err != nil {
-		o, wire = causeOf(err, true)
-		return o, wire, false
-	}
-	if n := conn.r.Buffered(); n > 0 {
+	o, wire = readAnswer(res)
+	if n := conn.r.Buffered(); n > 0 && (o == OK || o == Status) {
 		return Wrong, fmt.Sprintf("%d bytes that nobody asked for behind the answer", n), false
 	}
-	if res.StatusCode >= 400 {
-		return Status, fmt.Sprintf("HTTP %d", res.StatusCode), !res.Close
+	return o, wire, !res.Close && werr == nil
+}
+
+// readAnswer takes an answer's body and says what the answer was.
+func readAnswer(res *http.Response) (Outcome, string) {
+	_, err := io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	switch {
+	case err != nil:
+		return causeOf(err, true)
+	case res.StatusCode >= 400:
+		return Status, fmt.Sprintf("HTTP %d", res.StatusCode)
 	}
-	return OK, "", !res.Close && werr == nil
+	return OK, ""
 }
 
 func newRequest(ctx context.Context, s *Spec, to endpoint) (*http.Request, error) {
@@ -191,16 +196,8 @@ func (c *libraryHTTP) do(ctx context.Context) (Outcome, string, string) {
 		o, wire := causeOf(err, false)
 		return o, wire, local
 	}
-	_, err = io.Copy(io.Discard, res.Body)
-	_ = res.Body.Close()
-	if err != nil {
-		o, wire := causeOf(err, true)
-		return o, wire, local
-	}
-	if res.StatusCode >= 400 {
-		return Status, fmt.Sprintf("HTTP %d", res.StatusCode), local
-	}
-	return OK, "", local
+	o, wire := readAnswer(res)
+	return o, wire, local
 }
 
 func (c *libraryHTTP) close() { c.client.CloseIdleConnections() }

@@ -2,8 +2,6 @@ package load
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net"
 
 	"golang.org/x/net/http2"
@@ -47,16 +45,8 @@ func (c *http2Client) do(ctx context.Context) (Outcome, string, string) {
 		o, wire := causeOf(err, false)
 		return o, wire, local
 	}
-	_, err = io.Copy(io.Discard, res.Body)
-	_ = res.Body.Close()
-	if err != nil {
-		o, wire := causeOf(err, true)
-		return o, wire, local
-	}
-	if res.StatusCode >= 400 {
-		return Status, fmt.Sprintf("HTTP %d", res.StatusCode), local
-	}
-	return OK, "", local
+	o, wire := readAnswer(res)
+	return o, wire, local
 }
 
 func (c *http2Client) drop() {

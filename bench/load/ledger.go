@@ -145,7 +145,9 @@ func (l *Ledger) opened(away time.Duration) {
 	l.attempts++
 	if away > 0 {
 		l.reconnected++
-		l.returnTimes = append(l.returnTimes, away)
+		if len(l.returnTimes) < maxEntries {
+			l.returnTimes = append(l.returnTimes, away)
+		}
 	}
 	p := l.point(time.Now())
 	p.Begun++

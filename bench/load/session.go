@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -137,6 +138,8 @@ type numbers struct {
 	next    uint64 // the lowest that did not come yet, but for missing
 	missing map[uint64]struct{}
 	sent    map[uint64]time.Time
+	last    time.Time     // of a session that only listens: when it heard something
+	gap     time.Duration // and for how long it heard nothing at most
 }
 
 // maxMissing bounds the gaps that are remembered.
@@ -190,66 +193,50 @@ func (n *numbers) owed() time.Duration {
 	return longest
 }
 
+// heard takes a message of a session that only listens: its numbers begin where the server is.
+func (n *numbers) heard(seq uint64) Outcome {
+	n.mu.Lock()
+	now := time.Now()
+	if n.last.IsZero() {
+		n.next = seq
+	} else {
+		n.gap = max(n.gap, now.Sub(n.last))
+	}
+	n.last = now
+	n.m.Sent = max(n.m.Sent, n.m.Received+1)
+	n.mu.Unlock()
+	return n.got(seq)
+}
+
+// silent says whether a session that only listens has heard nothing for much longer than ever before, and longer than limit.
+func (n *numbers) silent(limit time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.gap > 0 && time.Since(n.last) > max(limit, 4*n.gap)
+}
+
 // talk runs a session to its end: its own when ctx is over, or the server's. With its first answer it is one: opened is
-// called, and spoke is true.
+// called, and spoke is true. Sending, receiving and watching over both have a goroutine each: a server that doesn't read
+// holds the sender, one that doesn't answer the receiver, and neither holds us.
 func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, spoke bool) {
 	n := &numbers{missing: map[uint64]struct{}{}, sent: map[uint64]time.Time{}}
-	done := make(chan struct{}) // the receiver has come to an end
-	var finishing, hung bool    // set by the sender before it closes
-	var mu sync.Mutex
+	done := make(chan struct{})      // the receiver has come to an end
+	finishing := make(chan struct{}) // ours: nothing more is sent
+	var hung atomic.Bool
 	var wg sync.WaitGroup
-	wg.Go(func() { // the sender, and the one who notices silence
-
-		every := time.NewTicker(l.Spec.Interval)
-		defer every.Stop()
-		for seq := uint64(0); ; {
-			if !s.listens() {
-				n.sending(seq)
-				if s.send(seq) != nil {
-					break // the receiver tells why
-				}
-				seq++
-			}
-			select {
-			case <-every.C:
-			case <-done:
-				return
-			case <-ctx.Done():
-				mu.Lock()
-				finishing = true
-				mu.Unlock()
-				for deadline := time.Now().Add(l.Spec.Timeout); !s.listens() && n.owed() > 0 && time.Now().Before(deadline); {
-					select {
-					case <-done:
-						return
-					case <-time.After(time.Millisecond):
-					}
-				}
-				s.close()
-				return
-			}
-			if n.owed() > l.Spec.Timeout {
-				mu.Lock()
-				hung = true
-				mu.Unlock()
-				s.abort()
-				return
-			}
-		}
-	})
-	first := true
+	wg.Go(func() { watchOver(ctx, l.Spec, s, n, done, finishing, &hung) })
+	if !s.listens() {
+		wg.Go(func() { keepSending(l.Spec.Interval, s, n, done, finishing) })
+	}
 	for {
 		seq, err := s.recv()
 		if err != nil {
-			close(done)
-			wg.Wait()
-			mu.Lock()
-			ours, silent := finishing, hung
-			mu.Unlock()
 			e = Entry{At: time.Now(), Local: s.local()}
+			ours := isClosed(finishing)
+			close(done)
 			owed := n.owed() > 0
 			switch {
-			case silent:
+			case hung.Load():
 				e.Outcome, e.Wire = Timeout, "no answer, and no end"
 			case ours && !owed:
 				e.Outcome = OK
@@ -257,6 +244,7 @@ func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, sp
 				e.Outcome, e.Wire = s.ending(err, owed)
 			}
 			s.abort()
+			wg.Wait()
 			n.settle(l, &e)
 			return e, spoke
 		}
@@ -264,19 +252,86 @@ func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, sp
 			spoke = true
 			opened()
 		}
-		if s.listens() && first { // the numbers begin where the server is
-			n.next, first = seq, false
-		}
+		got := n.got
 		if s.listens() {
-			n.mu.Lock()
-			n.m.Sent = max(n.m.Sent, n.m.Received+1)
-			n.mu.Unlock()
+			got = n.heard
 		}
-		if o := n.got(seq); o != OK {
+		if o := got(seq); o != OK {
 			l.side(time.Now(), o, "", s.local())
 		}
 	}
 }
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func keepSending(every time.Duration, s session, n *numbers, done, finishing <-chan struct{}) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for seq := uint64(0); ; seq++ {
+		n.sending(seq)
+		if s.send(seq) != nil {
+			return // the receiver tells why, or the watch over it
+		}
+		select {
+		case <-tick.C:
+		case <-done:
+			return
+		case <-finishing:
+			return
+		}
+		if isClosed(finishing) {
+			return
+		}
+	}
+}
+
+// watchOver ends the session when ctx is over, politely if the server lets it, and when the server has fallen silent.
+func watchOver(ctx context.Context, spec Spec, s session, n *numbers, done <-chan struct{}, finishing chan<- struct{}, hung *atomic.Bool) {
+	look := time.NewTicker(min(spec.Timeout/4, 100*time.Millisecond))
+	defer look.Stop()
+	for ctx.Err() == nil {
+		if n.owed() > spec.Timeout || s.listens() && n.silent(spec.Timeout) {
+			hung.Store(true)
+			s.abort()
+			return
+		}
+		select {
+		case <-look.C:
+		case <-done:
+			return
+		case <-ctx.Done():
+		}
+	}
+	close(finishing)
+	for n.owed() > 0 && n.owed() < spec.Timeout {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if n.owed() > 0 {
+		hung.Store(true)
+		s.abort()
+		return
+	}
+	go s.close() // a close may wait for the server, too
+	select {
+	case <-done:
+	case <-time.After(min(spec.Timeout, goodbyeTime)):
+		s.abort()
+	}
+}
+
+// goodbyeTime is how long a server gets to answer our own goodbye.
+const goodbyeTime = 2 * time.Second
 
 // settle closes the numbers: what is missing behind an answered message was lost, and is named; what was under way when the
 // session broke is part of that.

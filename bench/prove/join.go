@@ -94,14 +94,8 @@ func (j *joiner) attribute(e *load.Entry) (party string, f *fact) {
 	switch {
 	case f == nil:
 		return unexplained, nil
-	case e.Outcome == load.Timeout: // the client has given up; who let it wait is what matters
-		if f.waiting == "app" || f.waiting == "client" && f.by != "client" {
-			return f.waiting, f
-		}
-		if f.waiting == "app" || f.by == "client" && f.waiting != "client" {
-			return "app", f
-		}
-		return f.by, f
+	case e.Outcome == load.Timeout && (f.waiting == "app" || f.by == "client" && f.waiting != "client"):
+		return "app", f // the client has given up; who let it wait is what matters
 	case e.Outcome == load.Status || e.Outcome == load.GRPCStatus:
 		if f.fate == "completed" {
 			return "app", f // an answer like any other

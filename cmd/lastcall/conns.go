@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lastcall-proxy/lastcall/tracker"
 )
 
 // row is what the tables show of a stream's or connection's record.
@@ -77,6 +79,9 @@ func connsCommand(stdout io.Writer) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.output != "table" && o.output != "wide" && o.output != "json" {
 			return fmt.Errorf("-o %q: want table, wide or json", o.output)
+		}
+		if o.limit < 1 || o.limit > tracker.MaxLimit {
+			return fmt.Errorf("--limit %d: want 1 to %d", o.limit, tracker.MaxLimit)
 		}
 		return o.run(cmd.Context(), stdout)
 	}
@@ -165,7 +170,7 @@ func (o *connsOptions) disobedient(ctx context.Context, out io.Writer) error {
 		line := fmt.Sprintf("%s (%s, %s) was told to leave (%s) %s ago", c.ID, c.Client, c.Kind, f.Kind, span(time.Since(f.SentAt).Seconds()))
 		switch {
 		case f.Began > 0:
-			line += fmt.Sprintf(" and has begun %d streams since", f.Began)
+			line += fmt.Sprintf(" and has begun %d of its streams since", f.Began)
 		default:
 			line += " and stays, with nothing in flight"
 		}

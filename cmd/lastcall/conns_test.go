@@ -191,7 +191,7 @@ func TestDisobedientClientIsNamed(t *testing.T) {
 	request(3)
 	_ = fr.WritePing(false, [8]byte{1}) // its answer comes when the app has seen the request
 	until(func(f http2.Frame) bool { p, ok := f.(*http2.PingFrame); return ok && p.IsAck() })
-	want := regexp.MustCompile(`(?m)^c1 \(127\.0\.0\.1:\d+, http2\) was told to leave \(goaway\) \d+\.\ds ago and has begun 1 streams since: stubborn/1$`)
+	want := regexp.MustCompile(`(?m)^c1 \(127\.0\.0\.1:\d+, http2\) was told to leave \(goaway\) \d+\.\ds ago and has begun 1 of its streams since: stubborn/1$`)
 	if _, out, _ := p.lastcall(t.Context(), "conns"); !want.MatchString(out) {
 		t.Errorf("got:\n%s", out)
 	}
