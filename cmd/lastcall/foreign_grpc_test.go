@@ -44,8 +44,17 @@ func newService(t *testing.T, to string) *service {
 					return
 				}
 				defer func() { _ = pod.Close() }()
-				go func() { _, _ = io.Copy(pod, c); _ = pod.(*net.TCPConn).CloseWrite() }()
-				_, _ = io.Copy(c, pod)
+				answered := make(chan struct{})
+				go func() {
+					defer close(answered)
+					_, _ = io.Copy(c, pod)
+					_ = c.(*net.TCPConn).CloseWrite()
+				}()
+				// The pod's FIN must not become a reset for a client that is still sending: it has yet to read its status.
+				_, _ = io.Copy(pod, c)
+				_ = pod.(*net.TCPConn).CloseWrite()
+				_, _ = io.Copy(io.Discard, c)
+				<-answered
 			}()
 		}
 	}()
@@ -132,7 +141,7 @@ func TestForeignGRPCDrain(t *testing.T) {
 				t.Skipf("%s fails here (make interop installs it): %.200s", p.probe, out)
 			}
 			app, _ := startGRPC(t, chat{})
-			timing := []string{"--lameduck", "2s", "--drain-timeout", "7s", "--closing-window", "2s"}
+			timing := []string{"--lameduck", "2s", "--drain-timeout", "8s", "--closing-window", "3s"}
 			old, oldAddr := front(t, app, timing...)
 			_, newAddr := front(t, app)
 			svc := newService(t, oldAddr)

@@ -194,8 +194,7 @@ func (c *Controller) step(now time.Time) (tell bool) {
 			c.enter(want, now)
 		}
 	}
-	// Polite ends take four fifths of their time: a Close still needs its way to the peer and back.
-	window := max(0, c.cfg.Deadline-(c.cfg.Deadline-c.cfg.Closing)/5-elapsed)
+	window := max(0, c.cfg.Deadline-c.cfg.answerTime()-elapsed)
 	switch c.phase {
 	case tracker.Draining:
 		c.plan(c.idle, now, min(idleWindow, (c.cfg.Deadline-elapsed)/4), func(idle, _ bool) bool { return idle })
@@ -218,6 +217,13 @@ func (c *Controller) step(now time.Time) (tell bool) {
 		c.said = now
 	}
 	return tell
+}
+
+// answerTime is what polite ends leave of the closing window: a Close still needs its way to the peer and back, and a busy
+// client that goes on sending after our socket is closed gets a reset, and may lose the status that it has not read yet.
+func (c Config) answerTime() time.Duration {
+	window := c.Deadline - c.Closing
+	return max(window/5, min(window/2, time.Second)) // a second is the relay's linger
 }
 
 func (c *Controller) enter(p tracker.Phase, now time.Time) {
