@@ -139,7 +139,7 @@ func (s *session) choose(is detect.Protocol) observe.Observer {
 	case detect.TLS:
 		return tlshello.New(s)
 	case detect.HTTP1:
-		return http1.New(s, http1.Options{Upgrade: s.upgrade, Pool: &s.w.exchanges, Forwarded: s.forwarded})
+		return http1.New(s, http1.Options{Upgrade: s.upgrade, Pool: &s.w.exchanges, Forwarded: s.forwarded, Identity: s.w.srv.cfg.Settings.IdentityHeader})
 	case detect.HTTP2:
 		s.h2 = http2.New(s, s.http2Options())
 		return s.h2
@@ -149,7 +149,7 @@ func (s *session) choose(is detect.Protocol) observe.Observer {
 }
 
 func (s *session) http2Options() http2.Options {
-	return http2.Options{Pool: &s.w.http2, WebSocket: newWebSocket, Now: s.w.now}
+	return http2.Options{Pool: &s.w.http2, Identity: s.w.srv.cfg.Settings.IdentityHeader, WebSocket: newWebSocket, Now: s.w.now}
 }
 
 func newWebSocket(sink observe.Sink, st observe.Stream) observe.Observer {

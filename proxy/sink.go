@@ -131,7 +131,7 @@ type stream struct {
 
 // Head is observe.Stream's.
 func (t *stream) Head(r *observe.Request) {
-	t.rec.SetHead(r.Method, r.Path, r.Authority, r.UserAgent)
+	t.rec.SetHead(r.Method, r.Path, r.Authority, r.UserAgent, r.Identity)
 	if c := t.sess.w.classOf(r); c != tracker.ClassNormal {
 		t.rec.SetClass(c)
 	}

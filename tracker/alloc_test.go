@@ -26,7 +26,7 @@ func exchange(c *Conn, now int64) {
 	c.AddBytes(ByClient, 120, now)
 	st := c.OpenStream(KindHTTP1, now)
 	st.AddBytes(ByClient, 120)
-	st.SetHead(get1, path1, host1, ua1)
+	st.SetHead(get1, path1, host1, ua1, nil)
 	st.SetWaiting(WaitingApp)
 	st.SetStage(StageResponse)
 	c.AddBytes(ByApp, 300, now)
@@ -112,7 +112,7 @@ func open5000(b *testing.B) *Registry {
 	for range 5000 {
 		c := openConn(reg.Shard(0))
 		exchange(c, reg.Now())
-		c.OpenStream(KindSSE, reg.Now()).SetHead(get1, path1, host1, ua1)
+		c.OpenStream(KindSSE, reg.Now()).SetHead(get1, path1, host1, ua1, nil)
 	}
 	b.ReportAllocs()
 	return reg

@@ -13,10 +13,10 @@ func TestDrain(t *testing.T) {
 	}
 	idle, busy, probe := openConn(s), openConn(s), openConn(s)
 	sse := busy.OpenStream(KindHTTP1, clk.now())
-	sse.SetHead(get1, path1, host1, ua1)
+	sse.SetHead(get1, path1, host1, ua1, nil)
 	sse.SetKind(KindSSE)
 	check := probe.OpenStream(KindHTTP1, clk.now())
-	check.SetHead(get1, path1, host1, []byte("kube-probe/1.34"))
+	check.SetHead(get1, path1, host1, []byte("kube-probe/1.34"), nil)
 	check.SetClass(ClassProbe)
 	clk.advance(60)
 
@@ -198,7 +198,7 @@ func TestClassOfConnection(t *testing.T) {
 	c := openConn(s)
 	stream := func(cl Class) {
 		st := c.OpenStream(KindHTTP1, clk.now())
-		st.SetHead(get1, path1, host1, ua1)
+		st.SetHead(get1, path1, host1, ua1, nil)
 		if cl != ClassNormal {
 			st.SetClass(cl)
 		}

@@ -6,6 +6,7 @@ const (
 	maxAuthority = 128
 	maxUserAgent = 128
 	maxMethod    = 32
+	maxIdentity  = 128
 	maxReason    = 256
 )
 

@@ -109,7 +109,7 @@ func (a *actor) stepStream(c *Conn, streams []*Stream, now int64) {
 	case 0:
 		st.SetKind(Kind(a.pick(int(numKinds))))
 	case 1:
-		st.SetHead([]byte("GET"), []byte("/path?query"), []byte("host"), []byte("agent/"+fmt.Sprint(a.pick(3))))
+		st.SetHead([]byte("GET"), []byte("/path?query"), []byte("host"), []byte("agent/"+fmt.Sprint(a.pick(3))), nil)
 	case 2:
 		st.SetClass(Class(a.pick(int(numClasses))))
 	case 3:

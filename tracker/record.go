@@ -137,7 +137,7 @@ func (sn *snap) record(now int64) Record {
 		What: sn.what, ID: "c" + strconv.FormatUint(sn.conn, 10),
 		Kind: sn.kind, Direction: sn.dir,
 		Listener: sn.facts.listener, Client: sn.facts.client, App: sn.facts.app,
-		Peer:      Peer{Identity: sn.facts.identity, SNI: sn.facts.sni, ALPN: sn.facts.alpn, Class: sn.class},
+		Peer:      Peer{SNI: sn.facts.sni, ALPN: sn.facts.alpn, Class: sn.class},
 		OpenedAt:  Time(sn.opened),
 		Age:       since(now, sn.opened),
 		Idle:      Sides[Seconds]{Client: since(now, sn.last[0]), App: since(now, sn.last[1])},
@@ -158,7 +158,7 @@ func (sn *snap) record(now int64) Record {
 	} else {
 		r.Streams = &ConnStreams{Open: sn.open, Total: sn.total}
 	}
-	r.Method, r.Path, r.Authority, r.Peer.UserAgent = sn.words()
+	r.Method, r.Path, r.Authority, r.Peer.UserAgent, r.Peer.Identity = sn.words()
 	if sn.status != 0 {
 		r.Status = strconv.Itoa(int(sn.status))
 	}

@@ -40,7 +40,7 @@ func scene(t *testing.T) (*Registry, *Conn, *clock) {
 	c.SetKind(KindGRPC)
 	c.SetPeer("room.example", "h2")
 	st := c.OpenStream(KindGRPC, clk.now())
-	st.SetHead([]byte("POST"), []byte("/chat.Room/Join?x=1"), []byte("chat"), []byte("grpc-go/1.85"))
+	st.SetHead([]byte("POST"), []byte("/chat.Room/Join?x=1"), []byte("chat"), []byte("grpc-go/1.85"), nil)
 	st.SetClass(ClassNormal)
 	st.SetWaiting(WaitingApp)
 	st.SetStage(StageResponse)
@@ -151,7 +151,7 @@ func TestHead(t *testing.T) {
 			reg, s, clk := newTest(t, tt.cfg)
 			c := openConn(s)
 			st := c.OpenStream(KindHTTP1, clk.now())
-			st.SetHead([]byte(tt.method), []byte(tt.path), long, long)
+			st.SetHead([]byte(tt.method), []byte(tt.path), long, long, long)
 			conn, streams := get(t, reg, c)
 			rec := streams[0]
 			if rec.Method != tt.wantMethod || rec.Path != tt.wantPth {

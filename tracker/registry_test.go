@@ -116,7 +116,7 @@ func TestRing(t *testing.T) {
 	c := openConn(s)
 	for range 100 {
 		st := c.OpenStream(KindHTTP1, clk.now())
-		st.SetHead(get1, []byte(strings.Repeat("/", maxPath)), host1, ua1)
+		st.SetHead(get1, []byte(strings.Repeat("/", maxPath)), host1, ua1, nil)
 		st.End(completedByApp)
 	}
 	recs, _, err = reg.Query(Query{What: WhatStream, State: StateClosed})

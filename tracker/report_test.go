@@ -16,7 +16,7 @@ func TestReportAndShort(t *testing.T) {
 	for i := range survivors {
 		c := openConn(reg.Shard(i % 2))
 		st := c.OpenStream(KindWebSocket, clk.now())
-		st.SetHead(get1, []byte("/rooms/\xff\"<"+strings.Repeat("r", i%300)), host1, ua1)
+		st.SetHead(get1, []byte("/rooms/\xff\"<"+strings.Repeat("r", i%300)), host1, ua1, nil)
 		conns = append(conns, c)
 		clk.advance(0.001)
 	}

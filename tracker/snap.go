@@ -22,7 +22,7 @@ type snap struct {
 	facts                 *facts
 	method, agent         string
 	head                  []byte // own buffer
-	lens                  [4]uint16
+	lens                  [5]uint16
 	status                uint16
 	grpcStatus            uint8 // plus one; 0: none
 	closeCode             int
@@ -126,19 +126,22 @@ func (sn *snap) clone() snap {
 }
 
 // words of the head.
-func (sn *snap) words() (method, path, authority, agent string) {
+func (sn *snap) words() (method, path, authority, agent, identity string) {
 	at := 0
 	next := func(i int) string {
 		w := string(sn.head[at : at+int(sn.lens[i])])
 		at += int(sn.lens[i])
 		return w
 	}
-	method, path, authority, agent = next(headMethod), next(headPath), next(headAuthority), next(headAgent)
+	method, path, authority, agent, identity = next(headMethod), next(headPath), next(headAuthority), next(headAgent), next(headIdentity)
 	if sn.method != "" {
 		method = sn.method
 	}
 	if sn.what == WhatConnection {
 		agent = sn.agent
 	}
-	return method, path, authority, agent
+	if sn.facts.identity != "" {
+		identity = sn.facts.identity // what a certificate proves is more than what a header says
+	}
+	return method, path, authority, agent, identity
 }

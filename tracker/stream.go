@@ -36,7 +36,7 @@ type Stream struct {
 	late      bool   // began during the drain that was running at the end
 	method    string // static, or "": then it is at the start of head
 	head      []byte // method (if not static), path, authority, user agent; bounded, used again
-	lens      [4]uint16
+	lens      [5]uint16
 	closeCode int
 	resetCode string
 	reason    string
@@ -65,6 +65,7 @@ const (
 	headPath
 	headAuthority
 	headAgent
+	headIdentity
 )
 
 // Number counts the streams of a connection from 1; records write it as the 7 of "c42.7".
@@ -116,7 +117,8 @@ func (s *Stream) hold(n int) {
 }
 
 // SetHead gives the request's head. The bytes are copied, cut to the limits of records, the path without its query.
-func (s *Stream) SetHead(method, path, authority, userAgent []byte) {
+// identity is the value of the header that tells clients apart, where one is configured.
+func (s *Stream) SetHead(method, path, authority, userAgent, identity []byte) {
 	if i := bytes.IndexByte(path, '?'); i >= 0 {
 		path = path[:i]
 	}
@@ -129,7 +131,7 @@ func (s *Stream) SetHead(method, path, authority, userAgent []byte) {
 	if known != "" {
 		method = nil
 	}
-	parts := [4][]byte{clip(method, maxMethod), clip(path, maxPath), clip(authority, maxAuthority), clip(userAgent, maxUserAgent)}
+	parts := [len(s.lens)][]byte{clip(method, maxMethod), clip(path, maxPath), clip(authority, maxAuthority), clip(userAgent, maxUserAgent), clip(identity, maxIdentity)}
 	agent := c.agent
 	if string(parts[headAgent]) != agent {
 		agent = sh.agent(parts[headAgent])
@@ -366,7 +368,7 @@ func (s *Stream) reset() {
 	}
 	s.kind, s.class, s.answer, s.fate, s.by, s.how = 0, 0, 0, 0, 0, 0
 	s.farewell, s.halfBy, s.headKnown, s.late = 0, 0, false, false
-	s.method, s.head, s.lens = "", s.head[:0], [4]uint16{}
+	s.method, s.head, s.lens = "", s.head[:0], [5]uint16{}
 	s.closeCode, s.resetCode, s.reason = 0, "", ""
 	s.ended, s.drainAt, s.toldAt, s.halfAt, s.began, s.facts = 0, 0, 0, 0, 0, nil
 }

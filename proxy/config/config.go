@@ -45,6 +45,7 @@ type Config struct {
 	LogLevel           string
 	LogFormat          string // json, console
 	DropPaths          bool
+	IdentityHeader     string // request header that tells clients apart, in lower case; empty: none
 
 	Probes   []string // user agents' prefixes of kubelet probes
 	Scrapers []string // user agents' prefixes of Prometheus scrapes
@@ -106,6 +107,6 @@ func (c *Config) Public() map[string]any {
 		"late": c.Late, "long_lived": c.LongLived, "strict_exit": c.StrictExit, "long_lived_after": c.LongLivedAfter.String(), "max_connections": c.MaxConnections, "loops": c.Loops,
 		"dial_timeout": c.DialTimeout.String(), "idle_timeout": c.IdleTimeout.String(), "tcp_keepalive": c.KeepAlive.String(), "tcp_user_timeout": c.UserTimeout.String(),
 		"report_file": c.ReportFile, "journal": c.Journal, "termination_message": c.TerminationMessage, "fate_log": c.FateLog, "fate_log_requests": c.FateLogRequests,
-		"log_level": c.LogLevel, "log_format": c.LogFormat, "drop_paths": c.DropPaths, "probe_agents": c.Probes, "scrape_agents": c.Scrapers, "pod": c.Pod, "namespace": c.Namespace, "node": c.Node,
+		"log_level": c.LogLevel, "log_format": c.LogFormat, "drop_paths": c.DropPaths, "identity_header": c.IdentityHeader, "probe_agents": c.Probes, "scrape_agents": c.Scrapers, "pod": c.Pod, "namespace": c.Namespace, "node": c.Node,
 	}
 }

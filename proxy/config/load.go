@@ -56,6 +56,7 @@ func Bind(fs *pflag.FlagSet) *Loader {
 	fs.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&c.LogFormat, "log-format", "json", "json or console")
 	fs.BoolVar(&c.DropPaths, "drop-paths", false, "keep request paths out of records")
+	fs.StringVar(&c.IdentityHeader, "identity-header", "", "request header whose value tells clients apart in records, as peer.identity (default: only client certificates do)")
 	fs.StringSliceVar(&c.Probes, "probe-agents", DefaultProbes(), "user agents' prefixes of probes, which never hold a drain")
 	fs.StringSliceVar(&c.Scrapers, "scrape-agents", DefaultScrapers(), "user agents' prefixes of scrapes, which never hold a drain")
 	fs.StringVar(&c.Pod, "pod", "", "the pod's name (POD_NAME)")

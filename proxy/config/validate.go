@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // parseInbound reads LISTEN=APP[,option=value…].
@@ -118,6 +120,9 @@ func (c *Config) finish(set func(flag string) bool) error {
 	}
 	if c.Loops < 0 || c.Loops > 64 {
 		return fmt.Errorf("--loops %d: want 0 to 64", c.Loops)
+	}
+	if c.IdentityHeader = strings.ToLower(c.IdentityHeader); c.IdentityHeader != "" && !httpguts.ValidHeaderFieldName(c.IdentityHeader) {
+		return fmt.Errorf("--identity-header %q: not a header's name", c.IdentityHeader)
 	}
 	if c.FateLogRequests < -1 {
 		return fmt.Errorf("--fate-log-requests %d: want -1 or more", c.FateLogRequests)

@@ -120,6 +120,7 @@ type Sink interface {
 // Request is the head of a request as far as it is known to a record. Fields are valid during the call only.
 type Request struct {
 	Method, Path, Authority, UserAgent []byte // Path without its query
+	Identity                           []byte // value of the header that names the client, where one is configured
 	Settings                           []byte // of an Upgrade: h2c (RFC 7540 section 3.2.1)
 	Kind                               Kind   // what it asks for: WebSocket for a WebSocket handshake, Tunnel for CONNECT, HTTP2 for h2c, else HTTP1, or HTTP2 or GRPC on such a connection
 }

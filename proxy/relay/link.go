@@ -60,8 +60,10 @@ type Link struct {
 	finishing  bool
 	resetting  bool
 	closed     bool
+	held       bool // Hold
 	finishNext bool // Finish once the edits at hand are in
 	resetUntil int64
+	leftHeld   func() // the client left while held
 	timer      timer
 }
 
@@ -120,6 +122,10 @@ func (k *Link) event(slot int, events uint32) {
 	s := &k.sides[slot]
 	if slot == 1 && k.connecting {
 		k.connected()
+		return
+	}
+	if k.held {
+		k.heldEvent(slot, events)
 		return
 	}
 	if events&unix.EPOLLOUT != 0 && !k.closed {
@@ -362,6 +368,10 @@ func (k *Link) update(slot int) {
 	if s.fd < 0 || k.closed || (slot == 1 && k.connecting) {
 		return
 	}
+	if k.held {
+		k.heldInterest(slot)
+		return
+	}
 	var want uint32
 	// A reader is paused while the other side has bytes waiting: backpressure.
 	if !s.eof && (s.discard || k.sides[slot^1].out == nil) {
@@ -375,6 +385,15 @@ func (k *Link) update(slot int) {
 	}
 	if want == 0 && s.eof && s.polled && !s.stale {
 		s.stale = true // past its FIN; most links end before epoll tells of it again
+		return
+	}
+	k.want(slot, want)
+}
+
+// want registers an interest with epoll.
+func (k *Link) want(slot int, want uint32) {
+	s := &k.sides[slot]
+	if want == s.events && s.polled {
 		return
 	}
 	if !s.polled {

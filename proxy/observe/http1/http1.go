@@ -33,6 +33,8 @@ type Options struct {
 	Pool *Pool
 	// Forwarded is put at the end of every request's head: whole header lines that tell the client's address; empty: none.
 	Forwarded []byte
+	// Identity is the name of the header that tells clients apart, in lower case; empty: none.
+	Identity string
 	// RetryAfter is told to refused clients, in seconds; default 1.
 	RetryAfter int
 	// Upgrade gives the observer of an upgraded stream; nil, or a nil result, leaves it opaque.
@@ -68,7 +70,7 @@ func (p *Pool) take() *exchange {
 	e := p.free[n-1]
 	p.free = p.free[:n-1]
 	r := e.request
-	*e = exchange{request: observe.Request{Method: r.Method[:0], Path: r.Path[:0], Authority: r.Authority[:0], UserAgent: r.UserAgent[:0], Settings: r.Settings[:0]}}
+	*e = exchange{request: observe.Request{Method: r.Method[:0], Path: r.Path[:0], Authority: r.Authority[:0], UserAgent: r.UserAgent[:0], Identity: r.Identity[:0], Settings: r.Settings[:0]}}
 	return e
 }
 
@@ -77,7 +79,7 @@ const maxKept = 2 << 10
 
 func (p *Pool) give(e *exchange) {
 	r := &e.request
-	if len(p.free) < maxPool && cap(r.Path) <= maxKept && cap(r.Authority) <= maxKept && cap(r.UserAgent) <= maxKept {
+	if len(p.free) < maxPool && cap(r.Path) <= maxKept && cap(r.Authority) <= maxKept && cap(r.UserAgent) <= maxKept && cap(r.Identity) <= maxKept {
 		p.free = append(p.free, e)
 	}
 }

@@ -160,6 +160,9 @@ func (o *Observer) requestLine(line, p []byte, start, end int) bool {
 			return false
 		}
 		m.framing(name, value)
+		if id := o.opt.Identity; id != "" && len(o.cur.request.Identity) == 0 && foldEqual(name, id) {
+			o.cur.request.Identity = append(o.cur.request.Identity[:0], value...)
+		}
 		switch name[0] | 0x20 {
 		case 'h':
 			switch {

@@ -19,11 +19,12 @@ type head struct {
 	keep       bool // fields are kept, to be written again
 	fields     []byte
 	words      []byte
+	identity   string // name of the header that tells clients apart; empty: none
 }
 
 // clear makes h ready for the next block.
-func (h *head) clear(keep bool) {
-	*h = head{grpcStatus: -1, keep: keep, fields: h.fields[:0], words: h.words[:0]}
+func (h *head) clear(keep bool, identity string) {
+	*h = head{grpcStatus: -1, keep: keep, identity: identity, fields: h.fields[:0], words: h.words[:0]}
 }
 
 // word keeps a copy. What was given out before stays valid when words grows.
@@ -34,12 +35,12 @@ func (h *head) word(b []byte) []byte {
 }
 
 // wanted tells the fields that add keeps.
-func wanted(name []byte) bool {
+func (h *head) wanted(name []byte) bool {
 	switch string(name) {
 	case ":method", ":path", ":authority", ":status", ":protocol", "host", "user-agent", "content-type", "grpc-status":
 		return true
 	}
-	return false
+	return h.identity != "" && string(name) == h.identity
 }
 
 func (h *head) add(name, value []byte, never bool) {
@@ -78,6 +79,9 @@ func (h *head) add(name, value []byte, never bool) {
 		h.dialect = grpc.Of(value)
 	case "grpc-status":
 		h.grpcStatus = number(value)
+	}
+	if h.identity != "" && string(name) == h.identity && len(h.request.Identity) == 0 {
+		h.request.Identity = h.word(value)
 	}
 }
 

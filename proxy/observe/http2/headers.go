@@ -43,7 +43,7 @@ func (o *Observer) blockEnd(dir observe.Direction, block []byte) *stream {
 	f := &o.flows[dir]
 	sc := &o.opt.Pool.scratch
 	h := &sc.head
-	h.clear(f.rewrite)
+	h.clear(f.rewrite, o.opt.Identity)
 	if err := f.dec.decode(block, sc, h); err != nil {
 		reason := LostHeaders
 		if errors.Is(err, errTableSize) {

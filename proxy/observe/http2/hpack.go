@@ -149,7 +149,7 @@ func (d *decoder) decode(p []byte, sc *scratch, h *head) error {
 			} else if name, rest, ok = text(rest, &sc.name); !ok {
 				return errBlock
 			}
-			if bits == 4 && !h.keep && !wanted(name) { // nobody will read it: no need to decode it
+			if bits == 4 && !h.keep && !h.wanted(name) { // nobody will read it: no need to decode it
 				n, after, ok := stringLength(rest)
 				if !ok || uint64(n) > uint64(len(after)) {
 					return errBlock

@@ -41,7 +41,7 @@ func FuzzHPACK(f *testing.F) {
 		x := hpack.NewDecoder(defaultTable, nil)
 		for _, block := range []string{a, b, c} {
 			var h head
-			h.clear(true)
+			h.clear(true, "")
 			err := d.decode([]byte(block), &sc, &h)
 			want, xerr := x.DecodeFull([]byte(block))
 			if xerr != nil || err != nil {
@@ -72,7 +72,7 @@ func TestTableIsBounded(t *testing.T) {
 	for i := range 5000 {
 		buf.Reset()
 		_ = enc.WriteField(hpack.HeaderField{Name: "x-" + strings.Repeat("n", i%40), Value: strings.Repeat("v", i%700)})
-		h.clear(false)
+		h.clear(false, "")
 		if err := d.decode([]byte(buf.String()), &sc, &h); err != nil {
 			t.Fatal(err)
 		}

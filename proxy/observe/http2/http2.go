@@ -41,6 +41,8 @@ type Options struct {
 	Pool *Pool
 	// WebSocket gives the observer of a WebSocket over an extended CONNECT; nil leaves it a tunnel.
 	WebSocket func(sink observe.Sink, s observe.Stream) observe.Observer
+	// Identity is the name of the header that tells clients apart, in lower case; empty: none.
+	Identity string
 	// Now reads the clock of whoever owns the observer, in nanoseconds; nil: PINGs are not timed.
 	Now func() int64
 	// Random gives the payload of our PING; nil: math/rand/v2.
