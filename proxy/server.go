@@ -40,6 +40,7 @@ type Server struct {
 	limit    int64
 
 	conns atomic.Int64
+	held  atomic.Int64 // silenced by a rehearsal
 	wg    sync.WaitGroup
 
 	// Owned by the first worker's loop.

@@ -40,10 +40,14 @@ type session struct {
 	firstFIN  observe.Direction
 	anyFIN    bool
 	finishing bool
-	rejected  bool // a late request of it was refused
-	lost      bool // its observer has lost track: opaque from then on
-	ended     bool // a stream of it was ended politely
-	kicked    bool // by an operator
+	rejected  bool   // a late request of it was refused
+	lost      bool   // its observer has lost track: opaque from then on
+	ended     bool   // a stream of it was ended politely
+	kicked    string // why an operator ended it; empty: none did
+	parted    bool   // told by a rehearsal to go elsewhere with what is new
+	held      bool   // by a rehearsal: no byte moves
+	leftHeld  bool   // the client gave up while it was held
+	unwelcome bool   // came while a rehearsal refused new connections
 
 	// The first explicit cause of its end. decided says that there is one.
 	decided bool
@@ -171,7 +175,7 @@ func (s *session) upgrade(sink observe.Sink, st observe.Stream, r *observe.Reque
 // refuse resets a late connection of a protocol that has no word for it.
 func (s *session) refuse() {
 	s.conn.Answer(tracker.AnswerRejected)
-	s.decide(tracker.End{Fate: tracker.Rejected, By: tracker.ByLastcall, How: tracker.HowRST, Stage: tracker.StageIdle, Reason: "late arrival"})
+	s.decide(tracker.End{Fate: tracker.Rejected, By: tracker.ByLastcall, How: tracker.HowRST, Stage: tracker.StageIdle, Reason: s.refusal()})
 	s.w.loop.Do(s.link.Kill) // not from inside the link's own call
 }
 
@@ -215,6 +219,9 @@ func (s *session) Reset(side observe.Direction, err syscall.Errno) bool {
 		by, how = party(s.firstFIN), tracker.HowFIN // it left first; the other side only drew the conclusion
 	}
 	e := tracker.End{By: by, How: how, Reason: err.Error()}
+	if s.leftHeld {
+		e.Reason = leftHeldReason
+	}
 	if broken, ok := s.brokenTLS(side, err); ok {
 		e = broken
 	}
@@ -257,6 +264,7 @@ func (s *session) Closed() {
 	if c, ok := s.obs.(interface{ Close() }); ok {
 		c.Close()
 	}
+	s.unhold()
 	delete(s.w.sessions, s.conn.ID())
 	s.conn.End(s.end)
 	s.w.srv.conns.Add(-1)
@@ -272,6 +280,9 @@ func (s *session) conclude() tracker.End {
 		e.Fate = tracker.Aborted
 	case s.conn.Told():
 		e.Fate = tracker.Drained
+	}
+	if s.leftHeld && e.Reason == "" {
+		e.Reason = leftHeldReason
 	}
 	return e
 }
@@ -290,12 +301,14 @@ func (s *session) streamEnd() tracker.End {
 
 // farewell tells the observer to say goodbye.
 func (s *session) farewell() {
+	s.release()
 	if s.obs != nil {
 		s.link.Apply(s.obs.Tell(observe.OrderFarewell))
 	}
 }
 
 func (s *session) reject() {
+	s.release()
 	if s.obs != nil {
 		s.link.Apply(s.obs.Tell(observe.OrderReject))
 	}
@@ -322,7 +335,7 @@ func (s *session) closeIdle() {
 	}
 	e := tracker.End{Fate: tracker.Drained, By: tracker.ByLastcall, How: tracker.HowFIN, Stage: tracker.StageIdle}
 	if s.rejecting {
-		e.Fate, e.Reason = tracker.Rejected, "late arrival"
+		e.Fate, e.Reason = tracker.Rejected, s.refusal()
 		s.conn.Answer(tracker.AnswerRejected)
 	} else {
 		s.conn.Farewell(tracker.FarewellFIN, true, s.w.loop.Now())
@@ -336,8 +349,9 @@ func (s *session) endPolitely(fate tracker.Fate, by tracker.Party, reason string
 	if s.finishing {
 		return
 	}
+	s.release()
 	if fate == tracker.Kicked {
-		s.kicked = true
+		s.kicked = reason
 	}
 	if s.idle() {
 		if fate == tracker.Ended {

@@ -69,8 +69,8 @@ func (s *session) CloseAfter() {
 	switch {
 	case s.ended:
 		e.Fate, e.By, e.Reason = s.politely()
-	case s.rejected && s.conn.Late():
-		e.Fate, e.Stage, e.Reason = tracker.Rejected, tracker.StageRequest, "late arrival"
+	case s.rejected && (s.unwelcome || s.conn.Late()):
+		e.Fate, e.Stage, e.Reason = tracker.Rejected, tracker.StageRequest, s.refusal()
 		s.conn.Answer(tracker.AnswerRejected)
 	}
 	s.decide(e)
@@ -86,8 +86,8 @@ func (s *session) LostTrack(reason string) {
 
 // politely is the fate of what we ended with a goodbye.
 func (s *session) politely() (tracker.Fate, tracker.Party, string) {
-	if s.kicked {
-		return tracker.Kicked, tracker.ByOperator, kickedReason
+	if s.kicked != "" {
+		return tracker.Kicked, tracker.ByOperator, s.kicked
 	}
 	return tracker.Ended, tracker.ByLastcall, "closing window"
 }
@@ -183,7 +183,7 @@ func (t *stream) Done(o observe.Outcome) {
 	case observe.Rejected:
 		e.Fate, e.By, e.Stage, s.rejected = tracker.Rejected, tracker.ByLastcall, tracker.StageRequest, true
 		if e.Reason == "" {
-			e.Reason = "late arrival"
+			e.Reason = s.refusal()
 		}
 	}
 	t.rec.End(e)

@@ -23,6 +23,7 @@ type worker struct {
 	sessions  map[uint64]*session
 	telling   bool // farewells are said
 	rejecting bool // late arrivals are refused
+	refusing  bool // a rehearsal refuses new connections
 	free      []*stream
 	exchanges http1.Pool
 	http2     http2.Pool
@@ -84,7 +85,8 @@ func (w *worker) open(fd int32, peer netip.AddrPort, l *listener, f tracker.Conn
 			s.preface = nil
 		}
 	}
-	if w.rejecting {
+	s.unwelcome = w.refusing
+	if w.rejecting || w.refusing {
 		s.rejecting = true // an app is dialled only for a probe
 		return
 	}

@@ -89,7 +89,8 @@ type Registry struct {
 	survivorRoom atomic.Int64 // ends of survivors that may still be kept for the report
 	events       hub
 
-	reasons reasons // has its own lock
+	reasons   reasons // has its own lock
+	rehearsed rehearsed
 
 	mu sync.Mutex
 	// Guarded by mu. Locked before any shard's lock.

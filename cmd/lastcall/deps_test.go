@@ -33,11 +33,12 @@ func rooms() map[string][]string {
 		"proxy/relay":               {"proxy/observe"}, // relay and parsers meet only in observe
 		"proxy/tlsterm":             {},
 		"proxy/drain":               {"tracker"}, // knows tracker, not protocols
+		"proxy/rehearse":            {"tracker"},
 		// The server wires them; exporters stay outside: facts leave through the registry.
 		"proxy": {"proxy/config", "proxy/intercept", "proxy/observe", "proxy/observe/detect", "proxy/observe/http1", "proxy/observe/http2", "proxy/observe/opaque", "proxy/observe/tlshello", "proxy/observe/websocket", "proxy/relay", "proxy/tlsterm", "tracker"},
 		// Only cmd wires everything, and nobody imports it.
-		"cmd/lastcall":    {"proxy", "proxy/config", "proxy/drain", "proxy/intercept", "tracker", "tracker/admin", "tracker/fatelog", "tracker/prom", "tracker/trackerpb"},
-		"cmd/lastcallctl": {"bench/app", "bench/load", "bench/proof", "bench/prove"},
+		"cmd/lastcall":    {"proxy", "proxy/config", "proxy/drain", "proxy/intercept", "proxy/rehearse", "tracker", "tracker/admin", "tracker/fatelog", "tracker/prom", "tracker/trackerpb"},
+		"cmd/lastcallctl": {"bench/app", "bench/load", "bench/proof", "bench/prove", "bench/rehearse"},
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/lastcall-proxy/lastcall/proxy"
 	"github.com/lastcall-proxy/lastcall/proxy/config"
 	"github.com/lastcall-proxy/lastcall/proxy/drain"
+	"github.com/lastcall-proxy/lastcall/proxy/rehearse"
 	"github.com/lastcall-proxy/lastcall/tracker"
 	"github.com/lastcall-proxy/lastcall/tracker/fatelog"
 )
@@ -76,7 +77,9 @@ func serve(ctx context.Context, cfg *config.Config, stderr io.Writer) error {
 		}
 		return failed(err)
 	}
-	ui, err := openSurfaces(ctx, cfg, reg, controls{drain: c, proxy: srv}, fates.Dropped, log)
+	rehearsals := rehearse.New(reg, srv)
+	defer rehearsals.Close()
+	ui, err := openSurfaces(ctx, cfg, reg, controls{drain: c, rehearse: rehearsals, proxy: srv}, fates.Dropped, log)
 	if err != nil {
 		return failed(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/lastcall-proxy/lastcall/proxy"
 	"github.com/lastcall-proxy/lastcall/proxy/config"
 	"github.com/lastcall-proxy/lastcall/proxy/drain"
+	"github.com/lastcall-proxy/lastcall/proxy/rehearse"
 	"github.com/lastcall-proxy/lastcall/tracker"
 	"github.com/lastcall-proxy/lastcall/tracker/admin"
 	"github.com/lastcall-proxy/lastcall/tracker/prom"
@@ -25,8 +26,9 @@ import (
 
 // controls are what the admin API may ask for.
 type controls struct {
-	drain *drain.Controller
-	proxy *proxy.Server
+	drain    *drain.Controller
+	rehearse *rehearse.Controller
+	proxy    *proxy.Server
 }
 
 func (c controls) StartDrain(trigger string) error {
@@ -93,7 +95,7 @@ func openSurfaces(ctx context.Context, s *config.Config, reg *tracker.Registry, 
 	}
 	serveMetrics := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	cfg := admin.Config{
-		Registry: reg, Controller: c, Settings: func() any { return s.Public() }, Token: s.AdminToken, HookToken: s.HookToken,
+		Registry: reg, Controller: c, Rehearser: c, Settings: func() any { return s.Public() }, Token: s.AdminToken, HookToken: s.HookToken,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			serveMetrics.ServeHTTP(w, r)
 			select {

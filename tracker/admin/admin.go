@@ -41,6 +41,7 @@ func NewAdmin(cfg Config) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/report", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, cfg.Registry.Report()) })
 	mux.HandleFunc("GET /v1/events", cfg.events)
+	cfg.rehearsals(mux)
 	if cfg.Settings != nil {
 		mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, cfg.Settings()) })
 	}

@@ -52,6 +52,7 @@ type HTTP2Stream struct {
 type Config struct {
 	Registry   *tracker.Registry
 	Controller Controller
+	Rehearser  Rehearser             // nil: no rehearsals
 	Metrics    http.Handler          // GET /metrics
 	Ready      func() (bool, string) // the reason when not ready
 	Settings   func() any            // GET /v1/config; nil: not served

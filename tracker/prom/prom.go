@@ -26,7 +26,7 @@ type Collector struct {
 
 type descs struct {
 	connOpen, connOpened, connFates, inFlight, longLived, streamOpened, streamFates, duration, age, bytes,
-	phase, started, deadline, survivors, late, lastArrival, farewells, lostTrack, dialErrors, tlsErrors, pod, build, kindChanges *prometheus.Desc
+	phase, started, deadline, survivors, late, lastArrival, farewells, lostTrack, dialErrors, tlsErrors, pod, build, kindChanges, rehearsed, reconnects *prometheus.Desc
 }
 
 // ageBounds are the upper bounds of the age histogram's buckets, in seconds: from a request's length to a working day.
@@ -61,6 +61,8 @@ func New(cfg Config) *Collector {
 		lostTrack:    desc("observer_lost_track_total", "Connections whose bytes an observer stopped understanding.", "protocol", "reason"),
 		dialErrors:   desc("app_dial_errors_total", "Failed attempts to reach the app.", "reason"),
 		tlsErrors:    desc("tls_handshake_errors_total", "Failed TLS handshakes.", "direction", "reason"),
+		rehearsed:    desc("reconnect_last_rehearsed_timestamp_seconds", "When the clients' coming back was last rehearsed."),
+		reconnects:   desc("reconnects_total", "Clients whose streams a rehearsal took, by whether they came back.", "outcome"),
 		pod:          desc("pod_info", "The pod this runs in.", "pod", "namespace", "node"),
 		build:        desc("build_info", "The build of lastcall.", "version", "revision", "goversion"),
 		kindChanges:  desc("kind_changes_total", "Records that turned out to be of another kind: opened + in - out == open + fates holds per kind.", "direction", "what", "from", "to"),
@@ -73,7 +75,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	d := &c.d
 	for _, desc := range []*prometheus.Desc{
 		d.connOpen, d.connOpened, d.connFates, d.inFlight, d.longLived, d.streamOpened, d.streamFates, d.duration, d.age, d.bytes,
-		d.phase, d.started, d.deadline, d.survivors, d.late, d.lastArrival, d.farewells, d.lostTrack, d.dialErrors, d.tlsErrors, d.pod, d.build, d.kindChanges,
+		d.phase, d.started, d.deadline, d.survivors, d.late, d.lastArrival, d.farewells, d.lostTrack, d.dialErrors, d.tlsErrors, d.pod, d.build, d.kindChanges, d.rehearsed, d.reconnects,
 	} {
 		ch <- desc
 	}
@@ -126,6 +128,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, r := range n.DialErrors {
 		put(c.d.dialErrors, counter, float64(r.N), r.Reason)
+	}
+	last, found := c.cfg.Registry.Rehearsals()
+	if last != 0 {
+		put(c.d.rehearsed, gauge, float64(last)/1e9)
+	}
+	for _, o := range tracker.AllReconnects() {
+		put(c.d.reconnects, counter, float64(found[o]), o.String())
 	}
 	put(c.d.pod, gauge, 1, c.cfg.Pod, c.cfg.Namespace, c.cfg.Node)
 	put(c.d.build, gauge, 1, c.cfg.Version, c.cfg.Revision, c.cfg.GoVersion)
