@@ -10,19 +10,22 @@ type Reconnect uint8
 // Outcomes of a rehearsal, one for each client. The names are label values.
 const (
 	Returned     Reconnect = iota // it came back
+	Stayed                        // it never left: it sat the silence out, or had nothing new to ask for after a GOAWAY
 	NeverBack                     // it did not, for as long as was watched
 	NotWatched                    // the rehearsal was interrupted before it could be told
 	numReconnect                  //
 )
 
 // AllReconnects are all of them.
-func AllReconnects() []Reconnect { return []Reconnect{Returned, NeverBack, NotWatched} }
+func AllReconnects() []Reconnect { return []Reconnect{Returned, Stayed, NeverBack, NotWatched} }
 
 // String is the label value.
 func (r Reconnect) String() string {
 	switch r {
 	case Returned:
 		return "returned"
+	case Stayed:
+		return "stayed"
 	case NeverBack:
 		return "never"
 	case NotWatched:

@@ -1,4 +1,5 @@
-// Command lastcallctl is the operator's tool: it proves that a rollout was clean, and shows what a proof has said.
+// Command lastcallctl is the operator's tool: it proves that a rollout was clean, shows what a proof has
+// said, and rehearses whether clients come back.
 package main
 
 import (
@@ -37,11 +38,11 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := &cobra.Command{Use: "lastcallctl", Short: "Prove that a rollout was clean", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: "lastcallctl", Short: "Prove that a rollout was clean, and that clients come back", SilenceUsage: true, SilenceErrors: true}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(proveCommand(stdout, stderr), reportCommand(stdout), appCommand(stdout, stderr))
+	root.AddCommand(proveCommand(stdout, stderr), rehearseCommand(stdout, stderr), reportCommand(stdout), appCommand(stdout, stderr))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -50,8 +49,8 @@ const (
 // Plan says what to do.
 type Plan struct {
 	Mode        Mode
-	Connections []uint64
-	Over        time.Duration // they are taken one by one over this time, at random; 0: at once
+	Connections []uint64      // in the order in which they are taken
+	Over        time.Duration // they are taken one by one over this time, evenly; 0: at once
 	Hold        time.Duration // how long half-open and refuse-new last, for each connection or after the last
 }
 
@@ -249,10 +248,9 @@ func (c *Controller) update(f func(*State)) {
 	f(&c.state)
 }
 
-// schedule gives each connection its moment: evenly over the time, in random order, and for a silence its end.
+// schedule gives each connection its moment, and a silence its end.
 func schedule(p Plan, start time.Time) []step {
-	ids := slices.Clone(p.Connections)
-	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	ids := p.Connections
 	var steps []step
 	if p.Over == 0 {
 		steps = append(steps, step{at: start, ids: ids})

@@ -23,9 +23,9 @@ type Rehearser interface {
 type RehearsalPlan struct {
 	// Mode is polite, goaway, reset, half-open or refuse-new.
 	Mode string `json:"mode"`
-	// Connections are such as "c42"; at most 20 000.
+	// Connections are such as "c42", in the order in which they are taken; at most 20 000.
 	Connections []string `json:"connections"`
-	// Over is the time over which they are taken, one by one in random order; 0: at once.
+	// Over is the time over which they are taken, one by one; 0: at once.
 	Over float64 `json:"over_s"`
 	// Hold is how long half-open and refuse-new last; for them alone. They end by themselves even if the caller is gone.
 	Hold float64 `json:"hold_s"`

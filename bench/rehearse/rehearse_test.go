@@ -1,0 +1,502 @@
+package rehearse_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/lastcall-proxy/lastcall/bench/rehearse"
+)
+
+// The binaries are built once: they are driven as anybody's are.
+var binaries string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "rehearse-*")
+	if err != nil {
+		panic(err)
+	}
+	binaries = dir
+	for _, name := range []string{"lastcall", "lastcallctl"} {
+		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../../cmd/"+name).CombinedOutput(); err != nil {
+			panic(string(out))
+		}
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func free(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	return ln.Addr().String()
+}
+
+func spawn(t *testing.T, addr, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, name), args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(done) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			_ = c.Close()
+			return cmd
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("nobody listens at %s", addr)
+		}
+	}
+}
+
+// pod is an app with a sidecar that tells clients apart by a header.
+type pod struct {
+	addr, admin, telemetry string
+	sidecar                *exec.Cmd
+}
+
+func newPod(t *testing.T) *pod {
+	t.Helper()
+	app := free(t)
+	spawn(t, app, "lastcallctl", "app", "--http", app)
+	p := &pod{addr: free(t), admin: free(t), telemetry: free(t)}
+	p.sidecar = spawn(t, p.addr, "lastcall", "run", "--inbound", p.addr+"="+app, "--admin", p.admin, "--telemetry", p.telemetry, "--identity-header", "X-Client-Id", "--fate-log", "/dev/null", "--termination-message", "", "--lameduck", "1s", "--drain-timeout", "5s")
+	return p
+}
+
+// habit is what a client does when its stream is over.
+type habit string
+
+const (
+	naive   habit = "naive"
+	backoff habit = "backoff"
+	never   habit = "never"
+)
+
+// wsClient keeps its own log.
+type wsClient struct {
+	id    string
+	habit habit
+	addr  string
+	ping  time.Duration // 0: it never asks
+
+	mu       sync.Mutex
+	noticed  time.Time // its first stream was over
+	attempts []time.Time
+	back     time.Time // the handshake that succeeded was sent
+}
+
+func (c *wsClient) dial(ctx context.Context) (*websocket.Conn, time.Time, error) {
+	var sent time.Time
+	var mu sync.Mutex
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { mu.Lock(); sent = time.Now(); mu.Unlock() }})
+	conn, resp, err := websocket.Dial(ctx, "ws://"+c.addr+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"X-Client-Id": {c.id}}})
+	if err != nil && resp != nil && resp.Body != nil {
+		_ = resp.Body.Close()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return conn, sent, err
+}
+
+// live holds a stream, and does as its habit is when it is over. up is told once the first is open.
+func (c *wsClient) live(ctx context.Context, up *sync.WaitGroup) error {
+	conn, _, err := c.dial(ctx)
+	up.Done()
+	if err != nil {
+		return err
+	}
+	c.hold(ctx, conn)
+	c.mu.Lock()
+	c.noticed = time.Now()
+	c.mu.Unlock()
+	if c.habit == never {
+		return nil
+	}
+	wait := time.Second
+	for ctx.Err() == nil {
+		if c.habit == backoff { // a tenth of a second and full jitter: up to 1 s first, 2 s then
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(110*time.Millisecond + rand.N(wait)):
+			}
+			wait = min(2*wait, 2*time.Second)
+		}
+		conn, sent, err := c.dial(ctx)
+		c.mu.Lock()
+		if !sent.IsZero() {
+			c.attempts = append(c.attempts, sent)
+		}
+		if err == nil {
+			c.back = sent
+		}
+		c.mu.Unlock()
+		if err == nil {
+			c.hold(ctx, conn)
+			return nil
+		}
+		if c.habit == naive {
+			time.Sleep(5 * time.Millisecond) // its library's own breath
+		}
+	}
+	return nil
+}
+
+// hold reads until the stream is over.
+func (c *wsClient) hold(ctx context.Context, conn *websocket.Conn) {
+	defer func() { _ = conn.CloseNow() }()
+	if c.ping > 0 {
+		go func() {
+			for {
+				ctx, cancel := context.WithTimeout(ctx, c.ping)
+				err := conn.Ping(ctx)
+				cancel()
+				if err != nil {
+					_ = conn.CloseNow()
+					return
+				}
+				time.Sleep(c.ping)
+			}
+		}()
+	}
+	for {
+		if _, _, err := conn.Read(ctx); err != nil {
+			return
+		}
+	}
+}
+
+func crowd(t *testing.T, p *pod, each int, ping time.Duration) (all []*wsClient, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg, up sync.WaitGroup
+	for i := range each {
+		for _, h := range []habit{naive, backoff, never} {
+			c := &wsClient{id: fmt.Sprintf("%s-%d", h, i), habit: h, addr: p.addr}
+			if ping > 0 && i%2 == 0 {
+				c.ping = ping
+			}
+			all = append(all, c)
+			up.Add(1)
+			wg.Go(func() {
+				if err := c.live(ctx, &up); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	up.Wait()
+	return all, sync.OnceFunc(func() { cancel(); wg.Wait() })
+}
+
+func ctl(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, "lastcallctl"), args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		t.Fatalf("%v: exit %d, want %d\n%s%s", args, got, want, out.String(), errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+func result(t *testing.T, out string) *rehearse.Result {
+	t.Helper()
+	var r rehearse.Result
+	d := json.NewDecoder(strings.NewReader(out))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if r.Schema != rehearse.Schema {
+		t.Errorf("schema %q", r.Schema)
+	}
+	return &r
+}
+
+// size is how many clients of each habit there are: LASTCALL_REHEARSE=200 is the full size.
+func size() int {
+	if n, err := strconv.Atoi(os.Getenv("LASTCALL_REHEARSE")); err == nil {
+		return n
+	}
+	return 30
+}
+
+func TestHabitsAreRecognised(t *testing.T) {
+	for _, mode := range []struct {
+		name string
+		args []string
+	}{
+		{"refuse-new", []string{"--mode", "refuse-new", "--hold", "3s"}},
+		{"polite", []string{"--mode", "polite"}},
+		{"reset", []string{"--mode", "reset", "--over", "1s"}},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
+			p := newPod(t)
+			all, stop := crowd(t, p, size(), 0)
+			defer stop()
+			out, _ := ctl(t, 0, append([]string{"rehearse", "--sidecar", p.admin, "--share", "100%", "--yes", "--watch", "4s", "-o", "json"}, mode.args...)...)
+			stop()
+			r := result(t, out)
+			logs := map[string]*wsClient{}
+			for _, c := range all {
+				logs["="+c.id+" /ws"] = c
+			}
+			if r.Picked != len(all) || len(r.Clients) != len(all) || r.Shared || r.Partial {
+				t.Errorf("picked %d of %d, clients %d, shared %v, partial %v", r.Picked, len(all), len(r.Clients), r.Shared, r.Partial)
+			}
+			start, err := time.Parse(time.RFC3339Nano, r.Started)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wrong, tries := 0, 0
+			var off []time.Duration
+			for _, c := range r.Clients {
+				l := logs[c.Key]
+				if l == nil {
+					t.Fatalf("nobody is %q", c.Key)
+				}
+				if c.Class != string(l.habit) {
+					wrong++
+					t.Logf("%s taken for %s: %d attempts, first after %v ms", c.Key, c.Class, c.Attempts, c.First)
+				}
+				if l.back.IsZero() != (c.Reconnect == nil) || (c.Outcome == "returned") != (c.Reconnect != nil) {
+					t.Errorf("%s: outcome %s, its own log says %v", c.Key, c.Outcome, l.back)
+					continue
+				}
+				if d := c.Attempts - len(l.attempts); d != 0 {
+					tries++
+				}
+				if c.Reconnect != nil {
+					taken := start.Add(time.Duration(c.TakenAt * 1e9))
+					back := taken.Add(time.Duration(*c.Reconnect * 1e6))
+					off = append(off, back.Sub(l.back).Abs())
+				}
+			}
+			if wrong > 0 {
+				t.Errorf("%d of %d clients are taken for what they are not", wrong, len(all))
+			}
+			if tries > 0 {
+				t.Errorf("%d clients have counted their attempts otherwise", tries)
+			}
+			if slices.Sort(off); len(off) > 0 {
+				t.Logf("times differ from the clients' logs by %v at the median, %v at most", off[len(off)/2], off[len(off)-1])
+				if off[len(off)-1] > 50*time.Millisecond {
+					t.Errorf("a time differs by %v from the client's own", off[len(off)-1])
+				}
+			}
+			bunch := map[string]float64{}
+			for _, g := range r.Classes {
+				t.Logf("%s: %d clients, peak %d, bunching %.1f, back p50 %.0f p99 %.0f ms, tries %.1f", g.Class, g.Clients, g.Peak, g.Bunching, g.Reconnect.P50, g.Reconnect.P99, g.Attempts)
+				bunch[g.Class] = g.Bunching
+			}
+			if mode.name != "reset" && bunch["naive"] < 1.5*bunch["backoff"] {
+				t.Errorf("bunching: naive %.1f, backoff %.1f: not separated", bunch["naive"], bunch["backoff"])
+			}
+			want := []string{fmt.Sprintf(`lastcall_reconnects_total{outcome="returned"} %d`, 2*size()), fmt.Sprintf(`lastcall_reconnects_total{outcome="never"} %d`, size()), "lastcall_reconnect_last_rehearsed_timestamp_seconds "}
+			metrics := get(t, "http://"+p.telemetry+"/metrics")
+			for _, w := range want {
+				if !strings.Contains(metrics, w) {
+					t.Errorf("metrics lack %q", w)
+				}
+			}
+		})
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	c := http.Client{Timeout: 5 * time.Second}
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Of clients that ask with a deadline and clients that don't, only the former notice a silence.
+func TestSilenceIsNoticedByThoseWhoAsk(t *testing.T) {
+	p := newPod(t)
+	all, stop := crowd(t, p, 6, 400*time.Millisecond)
+	defer stop()
+	out, _ := ctl(t, 0, "rehearse", "--sidecar", p.admin, "--share", "100%", "--yes", "--mode", "half-open", "--hold", "3s", "--watch", "2s", "-o", "json")
+	stop()
+	r := result(t, out)
+	logs := map[string]*wsClient{}
+	for _, c := range all {
+		logs["="+c.id+" /ws"] = c
+	}
+	for _, c := range r.Clients {
+		l := logs[c.Key]
+		want := "stayed"
+		switch {
+		case l.ping > 0 && l.habit == never:
+			want = "never"
+		case l.ping > 0:
+			want = "returned"
+		}
+		if c.Outcome != want {
+			t.Errorf("%s (asks every %v): %s, want %s", c.Key, l.ping, c.Outcome, want)
+		}
+		if l.ping > 0 && (c.Notice == nil || *c.Notice > 1500) {
+			t.Errorf("%s noticed after %v ms, its deadline is %v", c.Key, c.Notice, l.ping)
+		}
+	}
+}
+
+// An interrupt in the middle undoes what was done, and says that it tells half the story.
+func TestInterruptUndoes(t *testing.T) {
+	for _, mode := range []string{"half-open", "refuse-new"} {
+		t.Run(mode, func(t *testing.T) {
+			p := newPod(t)
+			_, stop := crowd(t, p, 2, 0)
+			defer stop()
+			doc := filepath.Join(t.TempDir(), "r.json")
+			cmd := exec.Command(filepath.Join(binaries, "lastcallctl"), "rehearse", "--sidecar", p.admin, "--share", "50%", "--yes", "--mode", mode, "--hold", "60s", "--json", doc)
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			state := func() string { return get(t, "http://"+p.admin+"/v1/rehearsal") }
+			for began := time.Now(); !strings.Contains(state(), `"held":3`) && !strings.Contains(state(), `"refusing":true`); time.Sleep(20 * time.Millisecond) {
+				if time.Since(began) > 10*time.Second {
+					t.Fatal("it has not begun")
+				}
+			}
+			if _, e := ctl(t, 3, "rehearse", "--sidecar", p.admin, "--share", "50%", "--yes"); !strings.Contains(e, "another rehearsal") {
+				t.Errorf("a second rehearsal: %s", e)
+			}
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != 3 {
+				t.Errorf("exit %d, want 3: %s", code, errs.String())
+			}
+			if s := state(); !strings.Contains(s, `"held":0`) || !strings.Contains(s, `"refusing":false`) || !strings.Contains(s, `"status":"cancelled"`) {
+				t.Errorf("not undone: %s", s)
+			}
+			b, err := os.ReadFile(doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := result(t, string(b)); !r.Partial || r.Verdict != "none" || r.All.Outcomes["not_watched"] == 0 && r.All.Outcomes["returned"] == 0 {
+				t.Errorf("the document says partial %v, %s, %v", r.Partial, r.Verdict, r.All.Outcomes)
+			}
+			c := &wsClient{id: "after", addr: p.addr}
+			conn, _, err := c.dial(t.Context())
+			if err != nil {
+				t.Fatalf("a new client afterwards: %v", err)
+			}
+			_ = conn.CloseNow()
+		})
+	}
+}
+
+// A drain ends a rehearsal and is not held up by it; while one runs, none begins.
+func TestDrainComesFirst(t *testing.T) {
+	p := newPod(t)
+	_, stop := crowd(t, p, 1, 0)
+	defer stop()
+	cmd := exec.Command(filepath.Join(binaries, "lastcallctl"), "rehearse", "--sidecar", p.admin, "--share", "100%", "--yes", "--mode", "half-open", "--hold", "60s")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); !strings.Contains(get(t, "http://"+p.admin+"/v1/rehearsal"), `"held":3`); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it has not begun")
+		}
+	}
+	resp, err := (&http.Client{Timeout: 5 * time.Second}).Post("http://"+p.admin+"/v1/drain", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if _, e := ctl(t, 3, "rehearse", "--sidecar", p.admin, "--share", "100%", "--yes"); !strings.Contains(e, "a drain is under way") {
+		t.Errorf("a rehearsal while draining: %s", e)
+	}
+	for began := time.Now(); !strings.Contains(get(t, "http://"+p.admin+"/v1/rehearsal"), `"reason":"a drain began"`); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 5*time.Second {
+			t.Fatalf("the rehearsal goes on: %s", get(t, "http://"+p.admin+"/v1/rehearsal"))
+		}
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = cmd.Wait()
+}
+
+func TestBadUsage(t *testing.T) {
+	p := newPod(t)
+	for _, tt := range []struct {
+		want int
+		say  string
+		args []string
+	}{
+		{2, "--sidecar", nil},
+		{2, "--share", []string{"--share", "0%"}},
+		{2, "--share", []string{"--share", "many"}},
+		{2, "--yes", []string{"--share", "11%"}},
+		{2, "--yes", []string{"--mode", "refuse-new", "--hold", "1s"}},
+		{2, "--mode", []string{"--mode", "rude"}},
+		{2, "--hold", []string{"--mode", "half-open"}},
+		{2, "--hold", []string{"--hold", "1s"}},
+		{2, "--kind", []string{"--kind", "smtp"}},
+		{2, "--kind", []string{"--mode", "goaway", "--kind", "websocket"}},
+		{2, "--identity", []string{"--identity", "face"}},
+		{2, "--watch", []string{"--watch", "0s"}},
+		{2, "--json", []string{"--json", "/nowhere/r.json"}},
+		{3, "no open stream", nil},
+		{3, "refused", nil},
+	} {
+		args := append([]string{"rehearse", "--sidecar", p.admin}, tt.args...)
+		switch tt.say {
+		case "--sidecar":
+			args = []string{"rehearse"}
+		case "refused":
+			args = []string{"rehearse", "--sidecar", free(t)}
+		}
+		if _, e := ctl(t, tt.want, args...); !strings.Contains(e, tt.say) || strings.Count(e, "\n") != 1 {
+			t.Errorf("%v: %q, want one line with %q", tt.args, e, tt.say)
+		}
+	}
+}
