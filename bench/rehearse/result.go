@@ -225,7 +225,7 @@ func (r *Result) Text(w io.Writer) error {
 	}
 	b.WriteByte('\n')
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "class\tclients\tnotice p50\tp99\tback p50\tp99\tmax\ttries mean\tmax\tpeak/100ms\tbunching\t")
+	_, _ = fmt.Fprintln(t, "class\tclients\tnotice p50\tp99\tback p50\tp99\tmax\ttries mean\tmax\tpeak/100ms\tbunching\t")
 	for _, g := range append(slices.Clone(r.Classes), r.All) {
 		cell := func(q Quantiles, v float64) string {
 			if q.N == 0 {
@@ -233,7 +233,7 @@ func (r *Result) Text(w io.Writer) error {
 			}
 			return (time.Duration(v*1000) * time.Microsecond).Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.1f\t\n", g.Class, g.Clients, cell(g.Notice, g.Notice.P50), cell(g.Notice, g.Notice.P99),
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.1f\t\n", g.Class, g.Clients, cell(g.Notice, g.Notice.P50), cell(g.Notice, g.Notice.P99),
 			cell(g.Reconnect, g.Reconnect.P50), cell(g.Reconnect, g.Reconnect.P99), cell(g.Reconnect, g.Reconnect.Max), g.Attempts, g.MostTries, g.Peak, g.Bunching)
 	}
 	_ = t.Flush()

@@ -172,10 +172,12 @@ func date(clients []*client, seen []record, conns []string, p *Plan, start time.
 	for i, c := range conns {
 		turn[c] = start.Add(time.Duration(float64(p.Over) * float64(i) / float64(len(conns))))
 	}
-	streams, over := map[string]*record{}, map[string]*record{}
+	streams, over, open := map[string]*record{}, map[string]*record{}, map[string]bool{}
 	for i := range seen {
 		switch r := &seen[i]; {
-		case r.sidecar != p.Sidecar || r.fate == "":
+		case r.sidecar != p.Sidecar:
+		case r.fate == "":
+			open[r.id] = true
 		case r.stream:
 			streams[r.id] = r
 		default:
@@ -192,6 +194,8 @@ func date(clients []*client, seen []record, conns []string, p *Plan, start time.
 			c.left = o.ended
 		} else if s != nil {
 			c.left = s.ended
+		} else if !open[c.from.id] { // its end was among the events that were missed
+			c.left = c.taken
 		}
 	}
 }

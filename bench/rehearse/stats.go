@@ -19,6 +19,9 @@ const (
 // atOnce is the delay below which nobody has waited: a handshake between machines, and a busy client's next turn.
 const atOnce = 100 * time.Millisecond
 
+// beatGaps is how many gaps it takes to call them a beat.
+const beatGaps = 5
+
 // notice is the first sign that a client knows: it leaves its old connection, or tries anew. -1: none was seen.
 func (c *client) notice() time.Duration {
 	at := c.left
@@ -47,7 +50,7 @@ func (c *client) class() Class {
 	for i := 1; i < len(c.attempts); i++ {
 		gaps = append(gaps, c.attempts[i].opened.Sub(c.attempts[i-1].opened))
 	}
-	if len(gaps) < 3 { // too few for a pattern: the longest wait decides
+	if len(gaps) < 3 { // too few for any pattern: the longest wait decides
 		if slices.Max(gaps) < atOnce {
 			return Naive
 		}
@@ -58,9 +61,13 @@ func (c *client) class() Class {
 	if median < atOnce {
 		return Naive
 	}
-	// A fixed beat keeps its gaps within a fifth of their median, give or take what a busy machine adds.
+	// A fixed beat keeps its gaps within a tenth of their median, give or take what a busy machine adds. Random waits can do
+	// that too when they are few: five of them fall so close together once in some ten thousand times.
+	if len(sorted) < beatGaps {
+		return Backoff
+	}
 	for _, g := range sorted {
-		if d := g - median; d > median/5+20*time.Millisecond || -d > median/5+20*time.Millisecond {
+		if d := (g - median).Abs(); d > median/10+10*time.Millisecond {
 			return Backoff
 		}
 	}

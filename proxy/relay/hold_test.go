@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -21,7 +22,7 @@ func (b *bench) onLoop(f func()) {
 func silent(t *testing.T, c *net.TCPConn, who string) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	if n, err := c.Read(make([]byte, 1)); n > 0 || err == io.EOF {
+	if n, err := c.Read(make([]byte, 1)); n > 0 || errors.Is(err, io.EOF) {
 		t.Errorf("%s read %d bytes, %v: want silence", who, n, err)
 	}
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -53,7 +54,7 @@ func TestHoldLosesNothing(t *testing.T) {
 			t.Errorf("%s: %v, or other bytes", who, err)
 		}
 	}
-	if n, err := client.Read(make([]byte, 1)); err != io.EOF {
+	if n, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the app's FIN: got %d, %v", n, err)
 	}
 	_ = client.Close()
@@ -113,7 +114,7 @@ func TestAppLeavesAHold(t *testing.T) {
 	_ = app.Close()
 	silent(t, client, "client")
 	b.onLoop(link.Release)
-	if n, err := client.Read(make([]byte, 1)); err == nil || err == io.EOF {
+	if n, err := client.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("client: got %d, %v, want a reset", n, err)
 	}
 	await(t, w.closed, "closed")
@@ -129,7 +130,7 @@ func TestCutUnderAHold(t *testing.T) {
 	await(t, w.connected, "the app")
 	b.onLoop(func() { link.Hold(nil); link.Kill(); link.Release() })
 	_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := client.Read(make([]byte, 1)); err == nil || err == io.EOF {
+	if _, err := client.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("client: %v, want a reset", err)
 	}
 	await(t, w.closed, "closed")
