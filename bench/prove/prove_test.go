@@ -25,6 +25,10 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
+	if addr := os.Getenv(asGRPCServer); addr != "" {
+		serveGRPC(addr)
+		return
+	}
 	dir, err := os.MkdirTemp("", "prove-*")
 	if err != nil {
 		panic(err)

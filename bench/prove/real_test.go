@@ -78,10 +78,11 @@ func TestRealServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute and other people's servers")
 	}
+	const graceful = "drain_listeners?graceful"
 	for _, tt := range []struct {
 		name   string
 		start  server
-		signal string
+		signal string // or the path of an Envoy's admin
 		// what is certain, by kind: "told", "cut", "kept" sessions, "whole" requests or "refused" ones afterwards
 		want map[string]string
 	}{
@@ -89,13 +90,32 @@ func TestRealServers(t *testing.T) {
 		{"nginx quit (QUIT)", nginx, "QUIT", map[string]string{"http1-new": "refused", "websocket": "kept", "sse": "kept"}},
 		{"nginx stop (TERM)", nginx, "TERM", map[string]string{"http1-new": "refused", "websocket": "cut", "sse": "cut"}},
 		{"HAProxy soft-stop (USR1)", haproxy, "USR1", map[string]string{"http1-new": "refused", "websocket": "kept", "sse": "kept"}},
+		{"Envoy (TERM)", envoy, "TERM", map[string]string{"http1-new": "refused", "websocket": "cut", "sse": "cut"}},
+		{"Envoy drain_listeners?graceful", envoy, graceful, map[string]string{"http1-new": "refused", "websocket": "kept", "sse": "kept"}},
+		{"Node ws, no handler (TERM)", node("none"), "TERM", map[string]string{"websocket": "cut"}},
+		{"Node ws, close handler (TERM)", node("close"), "TERM", map[string]string{"websocket": "told"}},
+		{"grpc-go Stop (INT)", grpcGo, "INT", map[string]string{"grpc-unary": "refused", "grpc-stream": "cut"}},
+		{"grpc-go GracefulStop (TERM)", grpcGo, "TERM", map[string]string{"grpc-unary": "refused", "grpc-stream": "kept"}},
 		{"HAProxy hard-stop (TERM)", haproxy, "TERM", map[string]string{"http1-new": "refused", "websocket": "cut", "sse": "cut"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			app := newPod(t, false, "drain")
 			addr, cmd := tt.start(t, t.TempDir(), app.http)
-			p := plan(t, []string{"http1=" + addr + ",rate=50,conns=3", "http1-new=" + addr + ",rate=20,conns=3", "websocket=ws://" + addr + "/ws,sessions=3,interval=50ms", "sse=" + addr + "/events?every=50ms,sessions=3,interval=50ms"}, func(p *prove.Plan) {
-				p.Target, p.For, p.Reconnect = signalTo(t, cmd, tt.signal), 2*time.Second, load.Never
+			webSocket := "websocket=ws://" + addr + "/ws,sessions=3,interval=50ms"
+			loads := []string{"http1=" + addr + ",rate=50,conns=3", "http1-new=" + addr + ",rate=20,conns=3", webSocket, "sse=" + addr + "/events?every=50ms,sessions=3,interval=50ms"}
+			switch {
+			case strings.HasPrefix(tt.name, "grpc-go"):
+				loads = []string{"grpc-unary=" + addr + ",rate=50,conns=2", "grpc-stream=" + addr + ",sessions=3,interval=50ms"}
+			case strings.HasPrefix(tt.name, "Node"):
+				loads = []string{webSocket}
+			}
+			p := plan(t, loads, func(p *prove.Plan) {
+				p.For, p.Reconnect = 2*time.Second, load.Never
+				if tt.signal == graceful {
+					p.Target = envoyDrain(t, filepath.Join(filepath.Dir(cmd.Args[2]), "admin"))
+					return
+				}
+				p.Target = signalTo(t, cmd, tt.signal)
 			})
 			got := prove.Run(t.Context(), p, io.Discard)
 			if got.Verdict == proof.NoVerdict {
