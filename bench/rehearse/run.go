@@ -52,7 +52,7 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 		res.Reason = "dry run"
 		return res, nil
 	}
-	clients, nobody := newClients(streams, p.Identity)
+	clients, nobody := p.newClients(streams)
 	if nobody > 0 {
 		return nil, fmt.Errorf("--identity identity: %d of the %d picked streams have none", nobody, len(streams))
 	}
@@ -84,7 +84,7 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	}
 	res.Unseen, res.Partial = missed, !whole
 	date(clients, seen, conns, p, start)
-	res.Shared = match(clients, seen, p.Identity)
+	res.Shared = p.match(clients, seen)
 	res.fill(clients, start, end.Sub(start), whole)
 	if err := at.call(last, "POST", "/v1/rehearsal/outcomes", res.All.Outcomes, nil); err != nil {
 		say("the sidecar's metrics don't have it: %v", err)
@@ -141,9 +141,15 @@ func undo(ctx context.Context, at *sidecar, say func(string, ...any)) {
 	say("undone: %d connections are silent, new ones refused: %v", st.Held, st.Refusing)
 }
 
-func newClients(streams []record, by string) (clients []*client, nobody int) {
+// newClients makes one for each stream; of those that are sent away, one for each connection.
+func (p *Plan) newClients(streams []record) (clients []*client, nobody int) {
+	seen := map[string]bool{}
 	for _, r := range streams {
-		c := &client{key: key(&r, by), kind: r.kind, from: r}
+		if p.Mode == "goaway" && seen[r.conn] {
+			continue
+		}
+		seen[r.conn] = true
+		c := &client{key: p.key(&r), kind: r.kind, from: r}
 		if c.key == "" {
 			nobody++
 		}
