@@ -49,7 +49,18 @@ func (s *Server) Held() int { return int(s.held.Load()) }
 // RefuseNew refuses connections that come from now on as late ones are during a drain (probes are still answered), or
 // serves them again.
 func (s *Server) RefuseNew(on bool) {
-	s.each(func(w *worker) { w.refusing = on })
+	s.each(func(w *worker) {
+		w.refusing = on
+		if on || w.rejecting {
+			return
+		}
+		for _, k := range w.sessions { // those that have asked for nothing yet: a server that speaks first is waited for
+			if k.unwelcome && k.rejecting && !k.finishing && !k.rejected {
+				k.unwelcome = false
+				k.serve()
+			}
+		}
+	})
 }
 
 // takeTime is how long the loops get for one request of a rehearsal.

@@ -3,6 +3,7 @@ package proof
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -75,7 +76,7 @@ func (p *Proof) Text(w io.Writer) error {
 		if !t.OK {
 			mark = "OVER"
 		}
-		o.f("%-22s %10g %10g  %s\n", t.Name, t.Limit, t.Actual, mark)
+		o.f("%-22s %10g %10g  %s\n", t.Name, t.Limit, math.Round(t.Actual*1000)/1000, mark)
 	}
 	o.f("\nthe load side took %.1f s of CPU and %.0f MiB\n", p.Cost.CPU, p.Cost.Memory)
 	return o.err

@@ -26,10 +26,10 @@ func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 1e4
 // joiner finds the fate behind a failure.
 type joiner struct {
 	facts    map[string][]*fact // by the client's address
-	sidecars []*sidecar
+	sidecars []*watched
 }
 
-func newJoiner(sidecars []*sidecar) *joiner {
+func newJoiner(sidecars []*watched) *joiner {
 	j := &joiner{facts: map[string][]*fact{}, sidecars: sidecars}
 	for _, s := range sidecars {
 		s.mu.Lock()
@@ -144,7 +144,7 @@ func phaseOf(phases []proof.Phase, at float64) string {
 }
 
 // phasesOf is the run's course: the first sidecar's phases, or, without one, what was seen of the target.
-func phasesOf(sidecars []*sidecar, from, end float64, zero time.Time, exited *float64) []proof.Phase {
+func phasesOf(sidecars []*watched, from, end float64, zero time.Time, exited *float64) []proof.Phase {
 	out := []proof.Phase{{Name: "before", From: from, To: 0}}
 	add := func(name string, at float64) {
 		if at >= end {

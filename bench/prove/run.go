@@ -51,7 +51,7 @@ type run struct {
 	start    time.Time
 	zero     time.Time // the trigger
 	drivers  []*load.Driver
-	sidecars []*sidecar
+	sidecars []*watched
 	result   *proof.Run
 }
 
@@ -176,7 +176,7 @@ func (r *run) finish(stop func(), wg *sync.WaitGroup, b proof.Baseline) {
 	res.Baseline, res.End = b, seconds(stopped.Sub(r.zero))
 	for i, path := range r.plan.ReportFiles {
 		if i >= len(r.sidecars) {
-			r.sidecars = append(r.sidecars, &sidecar{addr: path, fates: map[string]uint64{}, close: func() {}})
+			r.sidecars = append(r.sidecars, &watched{addr: path, fates: map[string]uint64{}})
 		}
 		if err := r.sidecars[i].readReport(path); err != nil {
 			r.say("%v", err)

@@ -9,12 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-
 	"github.com/lastcall-proxy/lastcall/bench/proof"
+	"github.com/lastcall-proxy/lastcall/bench/sidecar"
 	"github.com/lastcall-proxy/lastcall/tracker/trackerpb"
 )
 
@@ -32,8 +28,9 @@ type fact struct {
 const maxFacts = 200_000
 
 // sidecar is one that is watched from before the trigger to its end.
-type sidecar struct {
-	addr string
+type watched struct {
+	addr   string
+	client *sidecar.Client // nil: only its report file is known
 
 	mu      sync.Mutex
 	facts   []fact
@@ -44,8 +41,6 @@ type sidecar struct {
 	problem string
 	advice  []string
 	gone    time.Time
-	wg      sync.WaitGroup
-	close   func()
 }
 
 type phaseAt struct {
@@ -54,72 +49,39 @@ type phaseAt struct {
 }
 
 // watchSidecar subscribes to both kinds of record. It fails when nobody is there.
-func watchSidecar(ctx context.Context, addr, tokenFile string) (*sidecar, error) {
-	cc, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+func watchSidecar(ctx context.Context, addr, tokenFile string) (*watched, error) {
+	c, err := sidecar.Dial(ctx, addr, tokenFile)
 	if err != nil {
-		return nil, fmt.Errorf("--sidecar %s: %w", addr, err)
+		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	s := &sidecar{addr: addr, fates: map[string]uint64{}, close: func() { cancel(); _ = cc.Close() }}
-	if tokenFile != "" {
-		b, err := os.ReadFile(tokenFile)
-		if err != nil {
-			s.close()
-			return nil, fmt.Errorf("--sidecar-token-file: %w", err)
-		}
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(b)))
-	}
-	api := trackerpb.NewTrackerClient(cc)
-	for _, what := range []trackerpb.What{trackerpb.What_WHAT_CONNECTION, trackerpb.What_WHAT_STREAM} {
-		w, err := api.Watch(ctx, &trackerpb.WatchRequest{Selection: &trackerpb.Selection{What: what}, Limit: 1})
-		if err == nil {
-			for { // up to the mark behind what is open: from there on every event comes
-				e, rerr := w.Recv()
-				if err = rerr; err != nil || e.GetType() == trackerpb.WatchResponse_TYPE_SYNCED {
-					break
-				}
-			}
-		}
-		if err != nil {
-			s.close()
-			return nil, fmt.Errorf("--sidecar %s: %s", addr, status.Convert(err).Message())
-		}
-		s.wg.Go(func() { s.follow(w, what) })
+	s := &watched{addr: addr, client: c, fates: map[string]uint64{}}
+	if err := c.Watch(s.take, s.ended); err != nil {
+		c.Close()
+		return nil, err
 	}
 	return s, nil
 }
 
-func (s *sidecar) follow(w grpc.ServerStreamingClient[trackerpb.WatchResponse], what trackerpb.What) {
-	for {
-		e, err := w.Recv()
-		if err != nil {
-			s.mu.Lock()
-			s.gone = time.Now()
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Lock()
-		s.take(e, what)
-		s.mu.Unlock()
-	}
+func (s *watched) ended(error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = time.Now()
 }
 
-func word(v fmt.Stringer, prefix string) string {
-	return strings.ToLower(strings.TrimPrefix(v.String(), prefix))
-}
-
-func (s *sidecar) take(e *trackerpb.WatchResponse, what trackerpb.What) {
+func (s *watched) take(e *trackerpb.WatchResponse, what trackerpb.What) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.dropped += e.GetDropped()
 	r := e.GetRecord()
 	switch e.GetType() {
 	case trackerpb.WatchResponse_TYPE_PHASE:
 		if what == trackerpb.What_WHAT_STREAM { // both subscriptions tell it
-			s.phases = append(s.phases, phaseAt{word(e.GetPhase(), "PHASE_"), e.GetAt().AsTime()})
+			s.phases = append(s.phases, phaseAt{sidecar.Word(e.GetPhase(), "PHASE_"), e.GetAt().AsTime()})
 		}
 	case trackerpb.WatchResponse_TYPE_ENDED:
 		f := fact{
-			id: r.GetId(), client: r.GetClient(), kind: word(r.GetKind(), "KIND_"), path: r.GetPath(), fate: word(r.GetFate(), "FATE_"), by: word(r.GetBy(), "PARTY_"), how: word(r.GetHow(), "HOW_"),
-			reason: r.GetReason(), waiting: word(r.GetWaitingOn(), "WAITING_ON_"), opened: r.GetOpenedAt().AsTime(), ended: r.GetEndedAt().AsTime(), age: r.GetAge().AsDuration(),
+			id: r.GetId(), client: r.GetClient(), kind: sidecar.Word(r.GetKind(), "KIND_"), path: r.GetPath(), fate: sidecar.Word(r.GetFate(), "FATE_"), by: sidecar.Word(r.GetBy(), "PARTY_"), how: sidecar.Word(r.GetHow(), "HOW_"),
+			reason: r.GetReason(), waiting: sidecar.Word(r.GetWaitingOn(), "WAITING_ON_"), opened: r.GetOpenedAt().AsTime(), ended: r.GetEndedAt().AsTime(), age: r.GetAge().AsDuration(),
 			stream: what == trackerpb.What_WHAT_STREAM, late: r.GetLate(), survivor: r.GetSurvivor(),
 		}
 		if f.stream {
@@ -137,9 +99,10 @@ func (s *sidecar) take(e *trackerpb.WatchResponse, what trackerpb.What) {
 }
 
 // stop ends the watch and waits for its readers.
-func (s *sidecar) stop() {
-	s.close()
-	s.wg.Wait()
+func (s *watched) stop() {
+	if s.client != nil {
+		s.client.Close()
+	}
 }
 
 // reportFile is what is read of a sidecar's report.
@@ -159,7 +122,7 @@ type reportFile struct {
 }
 
 // readReport adds what a report file tells that no watch has: ends after the API was gone.
-func (s *sidecar) readReport(path string) error {
+func (s *watched) readReport(path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("--report-file: %w", err)
@@ -187,7 +150,7 @@ func (s *sidecar) readReport(path string) error {
 }
 
 // told is the sidecar's part of the document.
-func (s *sidecar) told(zero time.Time) proof.Sidecar {
+func (s *watched) told(zero time.Time) proof.Sidecar {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := proof.Sidecar{Addr: s.addr, Reachable: true, Problem: s.problem, Records: len(s.facts), Fates: map[string]uint64{}, Late: []float64{}, Survivors: []proof.Survivor{}, Advice: append([]string{}, s.advice...)}

@@ -52,7 +52,7 @@ func pick(open []record, p *Plan, shuffle func(n int, swap func(i, j int))) (con
 	shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	most := int(p.Share*float64(of) + 1e-9)
 	for _, c := range order {
-		if n := len(streams) + len(byConn[c]); n > most && len(streams) > 0 || len(streams) >= most && len(streams) > 0 {
+		if len(streams) > 0 && len(streams)+len(byConn[c]) > most {
 			continue
 		}
 		conns = append(conns, c)

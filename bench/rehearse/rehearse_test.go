@@ -24,56 +24,12 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lastcall-proxy/lastcall/bench/benchtest"
 	"github.com/lastcall-proxy/lastcall/bench/rehearse"
 )
 
-// The binaries are built once: they are driven as anybody's are.
-var binaries string
-
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "rehearse-*")
-	if err != nil {
-		panic(err)
-	}
-	binaries = dir
-	for _, name := range []string{"lastcall", "lastcallctl"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../../cmd/"+name).CombinedOutput(); err != nil {
-			panic(string(out))
-		}
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
-}
-
-func spawn(t *testing.T, addr, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, name), args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(done) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if c, err := net.Dial("tcp", addr); err == nil {
-			_ = c.Close()
-			return cmd
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("nobody listens at %s", addr)
-		}
-	}
+	benchtest.Main(m)
 }
 
 // pod is an app with a sidecar that tells clients apart by a header.
@@ -84,10 +40,10 @@ type pod struct {
 
 func newPod(t *testing.T) *pod {
 	t.Helper()
-	app := free(t)
-	spawn(t, app, "lastcallctl", "app", "--http", app)
-	p := &pod{addr: free(t), admin: free(t), telemetry: free(t)}
-	p.sidecar = spawn(t, p.addr, "lastcall", "run", "--inbound", p.addr+"="+app, "--admin", p.admin, "--telemetry", p.telemetry, "--identity-header", "X-Client-Id", "--fate-log", "/dev/null", "--termination-message", "", "--lameduck", "1s", "--drain-timeout", "5s")
+	app := benchtest.Free(t)
+	benchtest.Spawn(t, app, "lastcallctl", "app", "--http", app)
+	p := &pod{addr: benchtest.Free(t), admin: benchtest.Free(t), telemetry: benchtest.Free(t)}
+	p.sidecar = benchtest.Spawn(t, p.addr, "lastcall", "run", "--inbound", p.addr+"="+app, "--admin", p.admin, "--telemetry", p.telemetry, "--identity-header", "X-Client-Id", "--fate-log", "/dev/null", "--termination-message", "", "--lameduck", "1s", "--drain-timeout", "5s")
 	return p
 }
 
@@ -219,7 +175,7 @@ func crowd(t *testing.T, p *pod, each int, ping time.Duration) (all []*wsClient,
 
 func ctl(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, "lastcallctl"), args...)
+	cmd := exec.Command(benchtest.Path("lastcallctl"), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -397,7 +353,7 @@ func TestInterruptUndoes(t *testing.T) {
 			_, stop := crowd(t, p, 2, 0)
 			defer stop()
 			doc := filepath.Join(t.TempDir(), "r.json")
-			cmd := exec.Command(filepath.Join(binaries, "lastcallctl"), "rehearse", "--sidecar", p.admin, "--share", "50%", "--yes", "--mode", mode, "--hold", "60s", "--json", doc)
+			cmd := exec.Command(benchtest.Path("lastcallctl"), "rehearse", "--sidecar", p.admin, "--share", "50%", "--yes", "--mode", mode, "--hold", "60s", "--json", doc)
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
 			if err := cmd.Start(); err != nil {
@@ -444,7 +400,7 @@ func TestDrainComesFirst(t *testing.T) {
 	p := newPod(t)
 	_, stop := crowd(t, p, 1, 0)
 	defer stop()
-	cmd := exec.Command(filepath.Join(binaries, "lastcallctl"), "rehearse", "--sidecar", p.admin, "--share", "100%", "--yes", "--mode", "half-open", "--hold", "60s")
+	cmd := exec.Command(benchtest.Path("lastcallctl"), "rehearse", "--sidecar", p.admin, "--share", "100%", "--yes", "--mode", "half-open", "--hold", "60s")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	if err := cmd.Start(); err != nil {
@@ -500,7 +456,7 @@ func TestBadUsage(t *testing.T) {
 		case "--sidecar":
 			args = []string{"rehearse"}
 		case "refused":
-			args = []string{"rehearse", "--sidecar", free(t)}
+			args = []string{"rehearse", "--sidecar", benchtest.Free(t)}
 		}
 		if _, e := ctl(t, tt.want, args...); !strings.Contains(e, tt.say) || strings.Count(e, "\n") != 1 {
 			t.Errorf("%v: %q, want one line with %q", tt.args, e, tt.say)
@@ -586,4 +542,62 @@ func TestGoAwayMovesWhatIsNew(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// A sidecar that dies under a rehearsal, and a disk that is full at its end, are said; what is known is told all the same.
+func TestSidecarDiesAndDiskIsFull(t *testing.T) {
+	p := newPod(t)
+	_, stop := crowd(t, p, 1, 0)
+	defer stop()
+	if out, e := ctl(t, 3, "rehearse", "--sidecar", p.admin, "--share", "34%", "--yes", "--watch", "500ms", "--json", "/dev/full"); !strings.Contains(e, "--json") || !strings.Contains(out, "polite") {
+		t.Errorf("a full disk: %q, %q", out, e)
+	}
+	cmd := exec.Command(benchtest.Path("lastcallctl"), "rehearse", "--sidecar", p.admin, "--share", "60%", "--yes", "--mode", "half-open", "--hold", "60s")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); !strings.Contains(get(t, "http://"+p.admin+"/v1/rehearsal"), `"mode":"half-open"`); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it has not begun")
+		}
+	}
+	_ = p.sidecar.Process.Kill()
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(errs.String(), "is gone") || !strings.Contains(out.String(), "PARTIAL") {
+		t.Errorf("a dead sidecar: exit %d\n%s%s", code, out.String(), errs.String())
+	}
+}
+
+// A client of a protocol whose server speaks first, come while new connections were refused, is served afterwards.
+func TestRefusalLeavesNobodyBehind(t *testing.T) {
+	p := newPod(t)
+	_, stop := crowd(t, p, 1, 0)
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctl(t, 0, "rehearse", "--sidecar", p.admin, "--share", "34%", "--yes", "--mode", "refuse-new", "--hold", "1s", "--watch", "500ms")
+	}()
+	for began := time.Now(); !strings.Contains(get(t, "http://"+p.admin+"/v1/rehearsal"), `"refusing":true`); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it has not begun")
+		}
+	}
+	c, err := net.Dial("tcp", p.addr) // silent, as one that waits for a greeting
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	<-done
+	if list := get(t, "http://"+p.admin+"/v1/connections"); !strings.Contains(list, c.LocalAddr().String()) || strings.Contains(list, `"stage":"connect"`) {
+		t.Errorf("the app is not reached for it: %s", list)
+	}
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := io.ReadAll(c); !bytes.HasPrefix(b, []byte("HTTP/1.1 200")) {
+		t.Errorf("answer: %.100q", b)
+	}
 }

@@ -24,9 +24,9 @@ const undoTime = 5 * time.Second
 func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format+"\n", args...) }
 	keep := context.WithoutCancel(ctx) // watches outlive an interrupt: their last words are wanted
-	var all []*sidecar
+	var all []*watched
 	for _, addr := range append([]string{p.Sidecar}, p.Landing...) {
-		s, err := dial(keep, addr, p.TokenFile)
+		s, err := watch(keep, addr, p.TokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	start := st.StartedAt
 	res.Started = start.Format(time.RFC3339Nano)
 	say("taking %d of %d streams on %d connections by %s; watching until %s", len(streams), of, len(conns), p.Mode, start.Add(p.Over+p.Hold+p.Watch).Format(time.TimeOnly))
-	whole := watch(ctx, p, at, start, say)
+	whole := wait(ctx, p, at, start, say)
 	if !whole {
 		undo(keep, at, say)
 	}
@@ -97,8 +97,8 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	return res, nil
 }
 
-// watch waits for the end. False: it was interrupted, or the sidecar went.
-func watch(ctx context.Context, p *Plan, at *sidecar, start time.Time, say func(string, ...any)) bool {
+// wait waits for the end. False: it was interrupted, or the sidecar went.
+func wait(ctx context.Context, p *Plan, at *watched, start time.Time, say func(string, ...any)) bool {
 	end := time.NewTimer(time.Until(start.Add(p.Over + p.Hold + p.Watch)))
 	defer end.Stop()
 	look := time.NewTicker(100 * time.Millisecond)
@@ -115,7 +115,7 @@ func watch(ctx context.Context, p *Plan, at *sidecar, start time.Time, say func(
 			lost := at.lost
 			at.mu.Unlock()
 			if lost != nil {
-				say("sidecar %s is gone: %v", at.addr, lost)
+				say("sidecar %s is gone: %v", at.Addr, lost)
 				return false
 			}
 		}
@@ -123,7 +123,7 @@ func watch(ctx context.Context, p *Plan, at *sidecar, start time.Time, say func(
 }
 
 // undo takes silences and refusals back.
-func undo(ctx context.Context, at *sidecar, say func(string, ...any)) {
+func undo(ctx context.Context, at *watched, say func(string, ...any)) {
 	ctx, stop := context.WithTimeout(ctx, undoTime)
 	defer stop()
 	var st state
@@ -159,7 +159,7 @@ func (p *Plan) newClients(streams []record) (clients []*client, nobody int) {
 }
 
 // collect gives every record that the sidecars told of: what ended and what is open.
-func collect(ctx context.Context, all []*sidecar) (seen []record, missed uint64, err error) {
+func collect(ctx context.Context, all []*watched) (seen []record, missed uint64, err error) {
 	for _, s := range all {
 		open, oerr := s.open(ctx, true)
 		err = errors.Join(err, oerr)

@@ -55,7 +55,7 @@ func rehearseCommand(stdout, stderr io.Writer) *cobra.Command {
 		}
 		var file *os.File
 		if jsonFile != "" { // before anything is taken
-			if file, err = os.Create(jsonFile); err != nil {
+			if file, err = os.OpenFile(jsonFile, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
 				return fmt.Errorf("--json: %w", err)
 			}
 		}
@@ -63,7 +63,6 @@ func rehearseCommand(stdout, stderr io.Writer) *cobra.Command {
 		if err != nil {
 			if file != nil {
 				_ = file.Close()
-				_ = os.Remove(jsonFile)
 			}
 			return status{err, exitNoVerdict}
 		}
@@ -81,6 +80,7 @@ func tellRehearsal(r *rehearse.Result, file *os.File, output string, dry bool, s
 	}
 	var errs []error
 	if file != nil {
+		_ = file.Truncate(0) // of an earlier one; devices and pipes can't
 		if err := errors.Join(encode(file), file.Close()); err != nil {
 			errs = append(errs, fmt.Errorf("--json: %w", err))
 		}
