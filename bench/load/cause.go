@@ -17,6 +17,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// turnedAway is a connection that was reset before its client knew that it had one: a listener that closes resets what waits in
+// its queue (Linux, inet_csk_listen_stop). Nothing was sent, so it is a refusal. The client never learns its own port then.
+const turnedAway = "RST before anything was sent"
+
 // causeOf turns a client's error into an outcome and what was seen on the wire. begun says that a part of the answer had
 // come.
 func causeOf(err error, begun bool) (Outcome, string) {
@@ -27,6 +31,7 @@ func causeOf(err error, begun bool) (Outcome, string) {
 	var cert *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
 	var record tls.RecordHeaderError
+	var op *net.OpError
 	switch {
 	case err == nil:
 		return OK, ""
@@ -43,6 +48,8 @@ func causeOf(err error, begun bool) (Outcome, string) {
 		return TLS, err.Error()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused, "RST to SYN"
+	case errors.Is(err, syscall.ECONNRESET) && errors.As(err, &op) && op.Op == "dial":
+		return Refused, turnedAway
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return Reset, "RST"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
@@ -55,8 +62,7 @@ func causeOf(err error, begun bool) (Outcome, string) {
 		}
 		return Closed, "FIN"
 	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
+	if errors.As(err, &op) && op.Op == "dial" {
 		return Unreachable, err.Error()
 	}
 	return Protocol, err.Error()
@@ -73,6 +79,8 @@ func grpcCause(err error) (Outcome, string) {
 		return OK, ""
 	case strings.Contains(text, "connection refused"):
 		return Refused, "RST to SYN"
+	case strings.Contains(text, "Error while dialing") && strings.Contains(text, "connection reset by peer"):
+		return Refused, turnedAway
 	case strings.Contains(text, "error reading from server: EOF"), strings.Contains(text, "server closed the stream without sending trailers"):
 		return Closed, "FIN"
 	case strings.Contains(text, "connection reset by peer"), strings.Contains(text, "broken pipe"):

@@ -70,6 +70,20 @@ func (j *joiner) find(e *load.Entry) *fact {
 	return best
 }
 
+// unaccepted says whether a connection without a record may be one that no sidecar has ever had: the kernel resets what comes
+// to a listener's queue between the last accept and the close.
+func (j *joiner) unaccepted(e *load.Entry) bool {
+	for _, s := range j.sidecars {
+		s.mu.Lock()
+		closed, whole := s.closed(), s.dropped == 0
+		s.mu.Unlock()
+		if whole && !closed.IsZero() && e.Began.After(closed.Add(-slack)) && e.At.Before(closed.Add(slack)) {
+			return true
+		}
+	}
+	return false
+}
+
 // attribute says whose doing a failure was.
 func (j *joiner) attribute(e *load.Entry) (party string, f *fact) {
 	switch e.Outcome {
@@ -92,6 +106,8 @@ func (j *joiner) attribute(e *load.Entry) (party string, f *fact) {
 	}
 	f = j.find(e)
 	switch {
+	case f == nil && e.Outcome == load.Reset && j.unaccepted(e):
+		return byTarget, nil
 	case f == nil:
 		return unexplained, nil
 	case e.Outcome == load.Timeout && (f.waiting == "app" || f.by == "client" && f.waiting != "client"):

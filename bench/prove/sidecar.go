@@ -68,6 +68,16 @@ func (s *watched) ended(error) {
 	s.gone = time.Now()
 }
 
+// closed is when its listeners closed, as far as that is known: with the drain's end, or with the process.
+func (s *watched) closed() time.Time {
+	for _, p := range s.phases {
+		if p.name == "done" {
+			return p.at
+		}
+	}
+	return s.gone
+}
+
 func (s *watched) take(e *trackerpb.WatchResponse, what trackerpb.What) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
