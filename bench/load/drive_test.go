@@ -2,10 +2,12 @@ package load_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,7 @@ import (
 
 func startApp(t *testing.T) *app.App {
 	t.Helper()
-	a, err := app.Start(t.Context(), app.Config{HTTP: "127.0.0.1:0", TCP: "127.0.0.1:0", Timeout: 5 * time.Second})
+	a, err := app.Start(t.Context(), app.Config{HTTP: "127.0.0.1:0", HTTPS: "127.0.0.1:0", TCP: "127.0.0.1:0", TLS: "127.0.0.1:0", Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,41 +45,120 @@ func drive(t *testing.T, spec string, how load.Reconnect, d time.Duration, happe
 		happens()
 	}
 	<-done
-	return drv.Ledger.Account()
+	return drv.Account()
 }
 
-// targets are the kinds' loads against an app.
-func targets(a *app.App, options string) map[load.Kind]string {
-	h := a.HTTPAddr
-	return map[load.Kind]string{
-		load.HTTP1: "http1=" + h + ",rate=200,conns=5" + options, load.HTTP1New: "http1-new=" + h + ",rate=100" + options, load.HTTP2: "http2=" + h + ",rate=200,conns=3" + options,
-		load.GRPCUnary: "grpc-unary=" + h + ",rate=200,conns=3" + options, load.GRPCStream: "grpc-stream=" + h + ",sessions=5,interval=10ms" + options,
-		load.WebSocket: "websocket=ws://" + h + "/ws,sessions=5,interval=10ms" + options, load.SSE: "sse=" + h + "/events?every=10ms,sessions=5,interval=50ms" + options,
-		load.TCP: "tcp=" + a.TCPAddr + ",sessions=5,interval=10ms" + options,
+// sort is a load as it is driven against an app: a kind, with what may vary.
+type sort struct {
+	name string
+	kind load.Kind
+	spec string
+}
+
+func sorts(a *app.App) (out []sort) {
+	for _, secure := range []bool{false, true} {
+		h, tcp, ws, tls, also := a.HTTPAddr, a.TCPAddr, "ws://"+a.HTTPAddr, "", ""
+		if secure {
+			h, tcp, ws, tls, also = "https://"+a.HTTPSAddr, "tls://"+a.TLSAddr, "wss://"+a.HTTPSAddr, " over TLS", ",insecure=true"
+		}
+		add := func(name, spec string) {
+			kind, _, _ := strings.Cut(spec, "=")
+			out = append(out, sort{name + tls, load.Kind(kind), spec + also})
+		}
+		add("http1", "http1="+h+",rate=200,conns=5")
+		add("http1 upload", "http1="+h+",rate=100,conns=5,size=100000")
+		add("http1 slow upload", "http1="+h+",rate=20,conns=10,size=1000,over=100ms")
+		add("http1-new", "http1-new="+h+",rate=100")
+		add("http2", "http2="+h+",rate=200,conns=3")
+		add("http2 slow upload", "http2="+h+",rate=20,conns=10,size=1000,over=100ms")
+		add("grpc-unary", "grpc-unary="+strings.Replace(h, "https", "grpcs", 1)+",rate=200,conns=3")
+		for _, mode := range []string{"bidi", "server", "client"} {
+			add("grpc-stream "+mode, "grpc-stream="+h+",sessions=5,interval=10ms,mode="+mode)
+		}
+		add("websocket", "websocket="+ws+"/ws,sessions=5,interval=10ms")
+		add("websocket push", "websocket="+ws+"/ws?every=10ms,sessions=5,interval=50ms,mode=push")
+		add("sse", "sse="+h+"/events?every=10ms,sessions=5,interval=50ms")
+		add("tcp", "tcp="+tcp+",sessions=5,interval=10ms")
 	}
+	return out
 }
 
 // Where nothing is wrong, nothing is found, and the client's numbers are the app's.
 func TestNothingWrong(t *testing.T) {
-	a := startApp(t)
-	for kind, spec := range targets(a, "") {
-		t.Run(string(kind), func(t *testing.T) {
-			got := drive(t, spec, load.Never, 600*time.Millisecond, nil)
-			if got.Failed != 0 || got.Attempted == 0 || got.Succeeded != got.Attempted || got.Messages.Lost+got.Messages.Duplicated+got.Messages.Reordered != 0 {
+	for i := range sorts(startApp(t)) {
+		a := startApp(t)
+		tt := sorts(a)[i]
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := drive(t, tt.spec, load.Never, 600*time.Millisecond, nil)
+			if got.Failed != 0 || got.Attempted == 0 || got.Succeeded != got.Attempted || got.Messages.Lost+got.Messages.Duplicated+got.Messages.Reordered+got.Messages.Unanswered != 0 {
 				t.Errorf("account: %+v", got)
 			}
-			c := a.Ledger()[strings.TrimSuffix(string(kind), "-new")]
-			if kind.Long() {
-				if got.Sessions != 5 || kind != load.TCP && kind != load.SSE && (c.Received != got.Messages.Sent || c.Sent != got.Messages.Received) || got.Messages.Received == 0 {
-					t.Errorf("messages: the client's %+v, the app's %+v", got.Messages, c)
+			c := a.Ledger()[strings.TrimSuffix(string(tt.kind), "-new")]
+			if !tt.kind.Long() {
+				if c.Begun != got.Attempted || c.Whole != got.Succeeded || c.Broken != 0 {
+					t.Errorf("requests: the client's %d and %d, the app's %+v", got.Attempted, got.Succeeded, c)
 				}
 				return
 			}
-			if kind == load.HTTP1 || kind == load.HTTP1New {
-				return // one ledger for both; below
+			m := got.Messages
+			if got.Sessions != 5 || c.Begun != 5 || m.Received == 0 || m.Sent != m.Received {
+				t.Errorf("sessions and messages: the client's %d, %+v, the app's %+v", got.Sessions, m, c)
 			}
-			if c.Begun != got.Attempted || c.Whole != got.Succeeded {
-				t.Errorf("requests: the client's %d and %d, the app's %+v", got.Attempted, got.Succeeded, c)
+			switch {
+			case tt.kind == load.TCP: // bytes are all that it counts
+			case strings.Contains(tt.name, "client"):
+				if c.Received != m.Sent || c.Sent != 5 {
+					t.Errorf("uploads: the client's %+v, the app's %+v", m, c)
+				}
+			case strings.Contains(tt.name, "push"), strings.Contains(tt.name, "server"), tt.kind == load.SSE: // the last may be under way when the client leaves
+				if c.Received != 0 || c.Sent < m.Received || c.Sent > m.Received+2*5 {
+					t.Errorf("pushes: the client's %+v, the app's %+v", m, c)
+				}
+			case c.Received != m.Sent || c.Sent != m.Received:
+				t.Errorf("messages: the client's %+v, the app's %+v", m, c)
+			}
+			if n := got.Connections; n.Refused != 0 || n.Opened == 0 || tt.kind == load.HTTP1New && n.Opened != got.Attempted || tt.kind.Long() && n.Opened != 5 {
+				t.Errorf("connections: %+v", n)
+			}
+		})
+	}
+}
+
+// A slow body comes over the time that was asked for.
+func TestSlowUpload(t *testing.T) {
+	for _, kind := range []string{"http1", "http1-new", "http2"} {
+		got := drive(t, kind+"="+startApp(t).HTTPAddr+",rate=20,conns=20,size=1000,over=300ms", load.Never, 800*time.Millisecond, nil)
+		if got.Failed != 0 || got.P50 < 300*time.Millisecond {
+			t.Errorf("%s: p50 %v, outcomes %v", kind, got.P50, got.Outcomes)
+		}
+	}
+}
+
+// Who resumes misses nothing where the server goes on behind the last event, and sees what it missed where it doesn't.
+func TestResume(t *testing.T) {
+	for name, skips := range map[string]int{"the server goes on": 0, "the server has gone on without us": 5} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				n, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
+				if n++; err == nil {
+					n += skips
+				}
+				out := http.NewResponseController(w)
+				for i := 0; r.Context().Err() == nil; i++ {
+					if err != nil && i == 20 {
+						panic(http.ErrAbortHandler)
+					}
+					_, _ = fmt.Fprintf(w, "id: %d\ndata: x\n\n", n+i)
+					_ = out.Flush()
+					time.Sleep(5 * time.Millisecond)
+				}
+			}))
+			defer srv.Close()
+			got := drive(t, "sse="+srv.URL+",sessions=1,resume=true", load.Naive, time.Second, nil)
+			if got.Reconnected != 1 || got.Messages.Received < 25 || got.Messages.Duplicated != 0 || got.Messages.Lost != uint64(skips) || got.Outcomes[load.MessageLost] != uint64(skips) {
+				t.Errorf("%+v", got)
 			}
 		})
 	}
@@ -126,18 +207,19 @@ func TestPlantedFaults(t *testing.T) {
 
 // An app with manners: sessions are told, and nobody is broken off.
 func TestAppDrains(t *testing.T) {
-	for kind := range targets(startApp(t), "") {
-		if !kind.Long() {
+	for i, tt := range sorts(startApp(t)) {
+		if !tt.kind.Long() {
 			continue
 		}
-		t.Run(string(kind), func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			a := startApp(t)
-			got := drive(t, targets(a, "")[kind], load.Never, 2*time.Second, func() { time.Sleep(300 * time.Millisecond); a.Drain() })
+			got := drive(t, sorts(a)[i].spec, load.Never, 2*time.Second, func() { time.Sleep(300 * time.Millisecond); a.Drain() })
 			told := got.Outcomes[load.Told]
-			if kind == load.TCP { // FIN is all that raw TCP can say: a message that crosses it has no answer
+			if tt.kind == load.TCP { // FIN is all that raw TCP can say: a message that crosses it has no answer
 				told += got.Outcomes[load.Closed]
 			}
-			if told != 5 || kind != load.TCP && got.Failed != 0 {
+			if told != 5 || tt.kind != load.TCP && got.Failed != 0 {
 				t.Errorf("outcomes %v, entries %+v", got.Outcomes, got.Entries)
 			}
 		})
@@ -254,7 +336,8 @@ func TestParseSpec(t *testing.T) {
 	for text, want := range map[string]string{
 		"http1": "KIND=TARGET", "cheese=a:1": "kind", "http1=": "target", "http1=a:1,rate=-1": "rate", "http1=a:1,rate=x": "rate=x", "http1=a:1,sessions=3": "sessions", "websocket=a:1,rate=3": "rate",
 		"http1=a:0": "port", "http1=ftp://a": "scheme", "tcp=a:1,interval=1us": "interval", "http1=a:1,colour=red": "colour", "http1=a:1,conns": "key=value", "grpc-unary=a:1/x": "package.Service/Method",
-		"http1=a:1,retry=yes": "retry", "http1=a:1,timeout=-1s": "timeout", "grpc-unary=a:1,data=!": "data", "http1=a:1,rate=NaN": "rate", "http1=:80": "host",
+		"http1=a:1,mode=push": "mode", "websocket=a:1,mode=server": "mode", "grpc-stream=a:1,mode=x": "mode", "http1=a:1,over=1s": "over", "tcp=a:1,size=9,over=1s": "over", "http1=a:1,size=9,over=1m": "over",
+		"websocket=a:1,resume=true": "resume", "sse=a:1,resume=x": "resume=x", "http1=a:1,retry=yes": "retry", "http1=a:1,timeout=-1s": "timeout", "grpc-unary=a:1,data=!": "data", "http1=a:1,rate=NaN": "rate", "http1=:80": "host",
 	} {
 		if _, err := load.ParseSpec(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want a word about %s", text, err, want)

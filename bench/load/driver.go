@@ -14,6 +14,13 @@ type Driver struct {
 	run    func(ctx context.Context)
 }
 
+// Account is the ledger's, with the connections.
+func (d *Driver) Account() Account {
+	a := d.Ledger.Account()
+	a.Connections = d.to.connects.now()
+	return a
+}
+
 // Run drives the load. It returns when ctx is over and what was under way has come to its end.
 func (d *Driver) Run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -35,8 +42,13 @@ func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
 	requests := func(one func() requester) func(context.Context) {
 		return func(ctx context.Context) { openLoop(ctx, l, one) }
 	}
-	sessions := func(dial dialSession) func(context.Context) {
-		return func(ctx context.Context) { keepSessions(ctx, l, reconnect, dial) }
+	sessions := func(client func() dialSession) func(context.Context) {
+		return func(ctx context.Context) { keepSessions(ctx, l, reconnect, client) }
+	}
+	each := func(dial func(context.Context, Spec, endpoint) (session, error)) func(context.Context) {
+		return sessions(func() dialSession {
+			return func(ctx context.Context) (session, error) { return dial(ctx, s, to) }
+		})
 	}
 	switch s.Kind {
 	case HTTP1, HTTP1New:
@@ -50,13 +62,13 @@ func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
 	case GRPCUnary:
 		d.run = requests(func() requester { return &unaryClient{spec: s, to: to, ledger: l} })
 	case GRPCStream:
-		d.run = sessions(func(ctx context.Context) (session, error) { return dialGRPCStream(ctx, s, to) })
+		d.run = each(dialGRPCStream)
 	case WebSocket:
-		d.run = sessions(func(ctx context.Context) (session, error) { return dialWebSocket(ctx, s, to) })
+		d.run = each(dialWebSocket)
 	case SSE:
-		d.run = sessions(func(ctx context.Context) (session, error) { return dialSSE(ctx, s, to) })
+		d.run = sessions(func() dialSession { return newListener(s, to).dial })
 	case TCP:
-		d.run = sessions(func(ctx context.Context) (session, error) { return dialTCP(ctx, s, to) })
+		d.run = each(dialTCP)
 	default:
 		return nil, fmt.Errorf("kind %q", s.Kind)
 	}

@@ -82,9 +82,7 @@ func newGRPC(s *Spec, to endpoint, w *retryWatch) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(creds), grpc.WithStatsHandler(w), grpc.WithNoProxy(), grpc.WithUserAgent("lastcall-load"),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Raw{}), grpc.MaxCallRecvMsgSize(maxSize)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			var d net.Dialer
-			d.SetMultipathTCP(false)
-			return d.DialContext(ctx, "tcp", to.now())
+			return to.connect(ctx)
 		}),
 	}
 	if s.Retry == "" {

@@ -46,7 +46,7 @@ func (c *http1Client) do(ctx context.Context) (Outcome, string, string) {
 		conn, err := dial(ctx, &c.spec, c.to, "http/1.1")
 		if err != nil {
 			o, wire := causeOf(err, false)
-			return o, wire, ""
+			return o, wire, localOf(err)
 		}
 		c.c = &http1Conn{Conn: conn, r: bufio.NewReader(conn)}
 	}
@@ -70,7 +70,11 @@ func (c *http1Client) ask(ctx context.Context, conn *http1Conn) (o Outcome, wire
 		return Protocol, err.Error(), false
 	}
 	req.Close = !c.kept
-	werr := req.Write(conn) // an answer may be there although the request could not be sent whole
+	var to io.Writer = conn
+	if c.spec.Over > 0 {
+		to = unbuffered{conn}
+	}
+	werr := req.Write(to) // an answer may be there although the request could not be sent whole
 	res, err := http.ReadResponse(conn.r, req)
 	for err == nil && res.StatusCode >= 100 && res.StatusCode < 200 {
 		res, err = http.ReadResponse(conn.r, req)
@@ -116,12 +120,49 @@ func newRequest(ctx context.Context, s *Spec, to endpoint) (*http.Request, error
 	if s.Size > 0 {
 		method, body = http.MethodPost, bytes.NewReader(make([]byte, s.Size))
 	}
+	if s.Over > 0 {
+		body = &slowly{ctx: ctx, left: s.Size, every: s.Over / slowParts, part: (s.Size + slowParts - 1) / slowParts}
+	}
 	req, err := http.NewRequestWithContext(ctx, method, scheme+to.addr+to.path, body)
 	if err != nil {
 		return nil, err
 	}
+	if s.Over > 0 {
+		req.ContentLength = int64(s.Size)
+	}
 	req.Header.Set("User-Agent", "lastcall-load")
 	return req, nil
+}
+
+// unbuffered keeps Request.Write from gathering a slow body.
+type unbuffered struct{ net.Conn }
+
+func (u unbuffered) WriteByte(b byte) error {
+	_, err := u.Write([]byte{b})
+	return err
+}
+
+// slowParts is how many parts a slow body comes in.
+const slowParts = 50
+
+// slowly is a body that takes its time: a part, a pause.
+type slowly struct {
+	ctx        context.Context //nolint:containedctx // a Reader has no other way to be told
+	left, part int
+	every      time.Duration
+}
+
+func (r *slowly) Read(b []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	if !sleep(r.ctx, r.every) {
+		return 0, r.ctx.Err()
+	}
+	n := min(r.left, r.part, len(b))
+	clear(b[:n])
+	r.left -= n
+	return n, nil
 }
 
 // watch notices a server that closes the idle connection. The reader is the watcher's until ended has it back.
@@ -173,9 +214,7 @@ type libraryHTTP struct {
 
 func newLibraryHTTP(s Spec, to endpoint, l *Ledger) *libraryHTTP {
 	return &libraryHTTP{spec: s, to: to, ledger: l, client: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableKeepAlives: s.Kind == HTTP1New, TLSClientConfig: tlsConfig(&s, to), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		d.SetMultipathTCP(false)
-		return d.DialContext(ctx, "tcp", to.now())
+		return to.connect(ctx)
 	}}}}
 }
 

@@ -24,7 +24,7 @@ func (c *http2Client) do(ctx context.Context) (Outcome, string, string) {
 		conn, err := dial(ctx, &c.spec, c.to, "h2")
 		if err != nil {
 			o, wire := causeOf(err, false)
-			return o, wire, ""
+			return o, wire, localOf(err)
 		}
 		c.tr.AllowHTTP = true               //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
 		cc, err := c.tr.NewClientConn(conn) //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error

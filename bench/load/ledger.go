@@ -203,6 +203,7 @@ type Account struct {
 	Reconnected int
 	Messages    Messages
 	Returns     []time.Duration
+	Connections Connections
 }
 
 // Account copies the ledger as it stands.

@@ -16,6 +16,8 @@ type session interface {
 	// recv waits for the next message and gives its number, or how the session ended.
 	recv() (n uint64, err error)
 	listens() bool
+	// collects says that the server answers once, at the end, with the number of messages that it has taken, or allOfThem.
+	collects() bool
 	// ending turns recv's error into an outcome. owed says that an answer was due.
 	ending(err error, owed bool) (Outcome, string)
 	local() string
@@ -26,22 +28,31 @@ type session interface {
 
 type dialSession func(ctx context.Context) (session, error)
 
+// resumer is a session that goes on where its client's last one ended.
+type resumer interface {
+	next() (seq uint64, resumed bool)
+}
+
 // Backoff's numbers: those of gRPC's connection backoff, quicker at the start.
 const (
 	backoffFirst = 100 * time.Millisecond
 	backoffMost  = 5 * time.Second
 )
 
-// keepSessions holds Spec.Sessions of them open. They begin spread over an interval, a second at most, so that neither their
-// handshakes nor their messages come as one crowd.
-func keepSessions(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
+// openEvery is the least time between two sessions' beginnings: 2000 a second leave a core for the requests beside them.
+const openEvery = 500 * time.Microsecond
+
+// keepSessions holds Spec.Sessions of them open. They begin spread over an interval, a second at most, or over as long as they
+// need at openEvery, so that neither their handshakes nor their messages come as one crowd.
+func keepSessions(ctx context.Context, l *Ledger, how Reconnect, client func() dialSession) {
 	var wg sync.WaitGroup
+	spread := max(min(time.Second, l.Spec.Interval), time.Duration(l.Spec.Sessions)*openEvery)
 	for i := range l.Spec.Sessions {
 		wg.Go(func() {
-			if !sleep(ctx, min(time.Second, l.Spec.Interval)*time.Duration(i)/time.Duration(l.Spec.Sessions)) {
+			if !sleep(ctx, spread*time.Duration(i)/time.Duration(l.Spec.Sessions)) {
 				return
 			}
-			keepOne(ctx, l, how, dial)
+			keepOne(ctx, l, how, client())
 		})
 	}
 	wg.Wait()
@@ -78,7 +89,7 @@ func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
 			}
 			var known *outcomeError
 			o, wire := causeOf(err, false)
-			local := ""
+			local := localOf(err)
 			if errors.As(err, &known) {
 				o, wire, local = known.outcome, known.wire, known.local
 			}
@@ -131,102 +142,30 @@ type outcomeError struct {
 
 func (e *outcomeError) Error() string { return e.wire }
 
-// numbers follows the numbers of a session's messages.
-type numbers struct {
-	mu      sync.Mutex
-	m       Messages
-	next    uint64 // the lowest that did not come yet, but for missing
-	missing map[uint64]struct{}
-	sent    map[uint64]time.Time
-	last    time.Time     // of a session that only listens: when it heard something
-	gap     time.Duration // and for how long it heard nothing at most
-}
-
-// maxMissing bounds the gaps that are remembered.
-const maxMissing = 10_000
-
-func (n *numbers) sending(seq uint64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.m.Sent++
-	if len(n.sent) < maxMissing {
-		n.sent[seq] = time.Now()
-	}
-}
-
-// got takes a message's number and says what is wrong with it, if anything is.
-func (n *numbers) got(seq uint64) Outcome {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.m.Received++
-	delete(n.sent, seq)
-	switch {
-	case seq == n.next:
-		n.next++
-	case seq > n.next:
-		for i := n.next; i < seq && len(n.missing) < maxMissing; i++ {
-			n.missing[i] = struct{}{}
-		}
-		n.next = seq + 1
-	default:
-		if _, was := n.missing[seq]; was {
-			delete(n.missing, seq)
-			n.m.Reordered++
-			return MessageLate
-		}
-		n.m.Duplicated++
-		return MessageTwice
-	}
-	return OK
-}
-
-// owed says for how long the oldest message has had no answer although nothing behind it was answered.
-func (n *numbers) owed() time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var longest time.Duration
-	for seq, at := range n.sent {
-		if seq >= n.next {
-			longest = max(longest, time.Since(at))
-		}
-	}
-	return longest
-}
-
-// heard takes a message of a session that only listens: its numbers begin where the server is.
-func (n *numbers) heard(seq uint64) Outcome {
-	n.mu.Lock()
-	now := time.Now()
-	if n.last.IsZero() {
-		n.next = seq
-	} else {
-		n.gap = max(n.gap, now.Sub(n.last))
-	}
-	n.last = now
-	n.m.Sent = max(n.m.Sent, n.m.Received+1)
-	n.mu.Unlock()
-	return n.got(seq)
-}
-
-// silent says whether a session that only listens has heard nothing for much longer than ever before, and longer than limit.
-func (n *numbers) silent(limit time.Duration) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.gap > 0 && time.Since(n.last) > max(limit, 4*n.gap)
-}
-
 // talk runs a session to its end: its own when ctx is over, or the server's. With its first answer it is one: opened is
 // called, and spoke is true. Sending, receiving and watching over both have a goroutine each: a server that doesn't read
 // holds the sender, one that doesn't answer the receiver, and neither holds us.
 func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, spoke bool) {
-	n := &numbers{missing: map[uint64]struct{}{}, sent: map[uint64]time.Time{}}
+	n := &numbers{collects: s.collects(), missing: map[uint64]struct{}{}, sent: map[uint64]time.Time{}}
+	if r, ok := s.(resumer); ok {
+		if seq, resumed := r.next(); resumed {
+			n.next, n.last = seq, time.Now()
+		}
+	}
 	done := make(chan struct{})      // the receiver has come to an end
 	finishing := make(chan struct{}) // ours: nothing more is sent
+	sender := make(chan struct{})    // the sender has come to its end
 	var hung atomic.Bool
 	var wg sync.WaitGroup
-	wg.Go(func() { watchOver(ctx, l.Spec, s, n, done, finishing, &hung) })
-	if !s.listens() {
-		wg.Go(func() { keepSending(l.Spec.Interval, s, n, done, finishing) })
+	wg.Go(func() { watchOver(ctx, l.Spec, s, n, done, finishing, sender, &hung) })
+	if s.listens() {
+		close(sender)
+	} else {
+		wg.Go(func() { defer close(sender); keepSending(l.Spec.Interval, s, n, done, finishing) })
+	}
+	if s.collects() { // it has no answer before its end
+		spoke = true
+		opened()
 	}
 	for {
 		seq, err := s.recv()
@@ -253,8 +192,11 @@ func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, sp
 			opened()
 		}
 		got := n.got
-		if s.listens() {
+		switch {
+		case s.listens():
 			got = n.heard
+		case s.collects():
+			got = n.collected
 		}
 		if o := got(seq); o != OK {
 			l.side(time.Now(), o, "", s.local())
@@ -293,7 +235,7 @@ func keepSending(every time.Duration, s session, n *numbers, done, finishing <-c
 }
 
 // watchOver ends the session when ctx is over, politely if the server lets it, and when the server has fallen silent.
-func watchOver(ctx context.Context, spec Spec, s session, n *numbers, done <-chan struct{}, finishing chan<- struct{}, hung *atomic.Bool) {
+func watchOver(ctx context.Context, spec Spec, s session, n *numbers, done <-chan struct{}, finishing chan<- struct{}, sender <-chan struct{}, hung *atomic.Bool) {
 	look := time.NewTicker(min(spec.Timeout/4, 100*time.Millisecond))
 	defer look.Stop()
 	for ctx.Err() == nil {
@@ -310,14 +252,14 @@ func watchOver(ctx context.Context, spec Spec, s session, n *numbers, done <-cha
 		}
 	}
 	close(finishing)
-	for n.owed() > 0 && n.owed() < spec.Timeout {
+	for began := time.Now(); (n.owed() > 0 || !isClosed(sender)) && n.owed() < spec.Timeout && time.Since(began) < spec.Timeout; {
 		select {
 		case <-done:
 			return
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if n.owed() > 0 {
+	if n.owed() > 0 || !isClosed(sender) {
 		hung.Store(true)
 		s.abort()
 		return
@@ -332,26 +274,3 @@ func watchOver(ctx context.Context, spec Spec, s session, n *numbers, done <-cha
 
 // goodbyeTime is how long a server gets to answer our own goodbye.
 const goodbyeTime = 2 * time.Second
-
-// settle closes the numbers: what is missing behind an answered message was lost, and is named; what was under way when the
-// session broke is part of that.
-func (n *numbers) settle(l *Ledger, e *Entry) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	under := uint64(0)
-	for seq := range n.sent {
-		if seq >= n.next {
-			under++
-		}
-	}
-	n.m.Lost = uint64(len(n.missing))
-	if e.Outcome == Told { // they crossed the goodbye: their client knows that they have no answer, and may send them again
-		n.m.Unanswered = under
-	} else {
-		n.m.Lost += under
-	}
-	e.Messages = n.m
-	for range n.missing {
-		l.side(e.At, MessageLost, "", e.Local)
-	}
-}

@@ -38,6 +38,18 @@ func (k Kind) Long() bool {
 	return k == GRPCStream || k == WebSocket || k == SSE || k == TCP
 }
 
+// Mode says who sends the messages of a session.
+type Mode string
+
+// Modes. "" is echo for websocket and bidi for grpc-stream.
+const (
+	ModeEcho   Mode = "echo"   // websocket: we do, and expect them back
+	ModePush   Mode = "push"   // websocket: the server does
+	ModeBidi   Mode = "bidi"   // grpc-stream: we do, and expect them back
+	ModeServer Mode = "server" // grpc-stream: the server does
+	ModeClient Mode = "client" // grpc-stream: we do, and the server answers at the end
+)
+
 // Reconnect says what a session's client does when it was ended.
 type Reconnect string
 
@@ -61,6 +73,9 @@ type Spec struct {
 	Timeout  time.Duration `json:"timeout,omitempty"`  // of one request, of one echo
 	Retry    string        `json:"retry,omitempty"`    // "library": the client's library may retry
 	Insecure bool          `json:"insecure,omitempty"` // TLS: any certificate will do
+	Mode     Mode          `json:"mode,omitempty"`     // of websocket and grpc-stream: who sends
+	Over     time.Duration `json:"over,omitempty"`     // HTTP: the body of size bytes is sent evenly over this time
+	Resume   bool          `json:"resume,omitempty"`   // SSE: come back with Last-Event-ID
 	// Ready and Next stand for a Service's endpoints: new connections go to the target for as long as Ready answers with
 	// 2xx, and to Next, a host:port, from Lag after it has ceased to.
 	Ready string        `json:"ready,omitempty"`
@@ -81,6 +96,8 @@ const (
 const (
 	DefaultUnary  = "/lastcall.app.Echo/Call"
 	DefaultStream = "/lastcall.app.Echo/Stream"
+	DefaultPush   = "/lastcall.app.Echo/Push"
+	DefaultUpload = "/lastcall.app.Echo/Upload"
 )
 
 // ParseSpec reads KIND=TARGET[,key=value…]. Errors name the key.
@@ -129,6 +146,12 @@ func (s *Spec) set(key, v string) (err error) {
 		s.Lag, err = time.ParseDuration(v)
 	case "insecure":
 		s.Insecure, err = strconv.ParseBool(v)
+	case "mode":
+		s.Mode = Mode(v)
+	case "over":
+		s.Over, err = time.ParseDuration(v)
+	case "resume":
+		s.Resume, err = strconv.ParseBool(v)
 	default:
 		return errors.New("unknown key")
 	}
@@ -179,10 +202,30 @@ func (s *Spec) Validate() error {
 		return errors.New("ready, next: each needs the other")
 	case s.Lag < 0 || s.Lag > 0 && s.Next == "":
 		return errors.New("lag: must not be negative, and needs next")
+	case !s.modeFits():
+		return fmt.Errorf("mode: want echo or push for websocket, bidi, server or client for grpc-stream; %s has none other", s.Kind)
+	case s.Over < 0 || s.Over > 0 && (s.Size == 0 || s.Kind != HTTP1 && s.Kind != HTTP1New && s.Kind != HTTP2):
+		return errors.New("over: needs an HTTP kind and size, and must not be negative")
+	case s.Over >= s.Timeout && s.Over > 0:
+		return errors.New("over: must be less than timeout")
+	case s.Resume && s.Kind != SSE:
+		return fmt.Errorf("resume: %s has no way to; sse has Last-Event-ID", s.Kind)
 	case s.Retry != "" && s.Retry != "library":
 		return errors.New(`retry: want "library"`)
 	}
 	return nil
+}
+
+func (s *Spec) modeFits() bool {
+	switch s.Mode {
+	case "":
+		return true
+	case ModeEcho, ModePush:
+		return s.Kind == WebSocket
+	case ModeBidi, ModeServer, ModeClient:
+		return s.Kind == GRPCStream
+	}
+	return false
 }
 
 func orElse[T comparable](v, other T) T {
@@ -195,8 +238,9 @@ func orElse[T comparable](v, other T) T {
 
 // endpoint is where a load goes.
 type endpoint struct {
-	addr   string // host:port
-	moved  *atomic.Bool
+	addr  string // host:port
+	moved *atomic.Bool
+	*connects
 	next   string // where new connections go once moved is true
 	host   string // for SNI and Host
 	secure bool
@@ -236,17 +280,27 @@ func (s *Spec) address() (endpoint, error) {
 	if s.Kind == GRPCUnary || s.Kind == GRPCStream {
 		switch {
 		case e.path == "/":
-			e.path = DefaultUnary
-			if s.Kind == GRPCStream {
-				e.path = DefaultStream
-			}
+			e.path = s.defaultMethod()
 		case strings.Count(e.path, "/") == 2:
 		default:
 			return e, errors.New("want host:port/package.Service/Method")
 		}
 	}
 	e.addr, e.next, e.moved = net.JoinHostPort(e.host, port), s.Next, new(atomic.Bool)
+	e.connects = new(connects)
 	return e, nil
+}
+
+func (s *Spec) defaultMethod() string {
+	switch {
+	case s.Kind == GRPCUnary:
+		return DefaultUnary
+	case s.Mode == ModeServer:
+		return DefaultPush
+	case s.Mode == ModeClient:
+		return DefaultUpload
+	}
+	return DefaultStream
 }
 
 // now is where a new connection goes.

@@ -80,8 +80,17 @@ type Load struct {
 	Failed    uint64            `json:"failed"`
 	Outcomes  map[string]uint64 `json:"outcomes"`
 	Latency   Latency           `json:"latency_ms"`
-	Sessions  *Sessions         `json:"sessions,omitempty"`
-	Timeline  Timeline          `json:"timeline"`
+	// Connections are its clients', TCP.
+	Connections Connections `json:"connections"`
+	Sessions    *Sessions   `json:"sessions,omitempty"`
+	Timeline    Timeline    `json:"timeline"`
+}
+
+// Connections are counted at the client's end: what its kernel counts, too.
+type Connections struct {
+	Opened  uint64 `json:"opened"`
+	Refused uint64 `json:"refused"` // nobody listened, or took it
+	Failed  uint64 `json:"failed"`  // no answer, no way, or given up
 }
 
 // Latency is of good requests, from the moment each was due.

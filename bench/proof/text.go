@@ -50,10 +50,10 @@ func (p *Proof) Text(w io.Writer) error {
 		for _, ph := range r.Phases {
 			o.f("%-12s %+7.1f s to %+7.1f s\n", ph.Name, ph.From, ph.To)
 		}
-		o.f("\n%-12s %9s %9s %7s %9s %9s %9s  %s\n", "LOAD", "ATTEMPTS", "GOOD", "FAILED", "P50 MS", "P99 MS", "MAX MS", "OUTCOMES")
+		o.f("\n%-12s %9s %9s %7s %7s %9s %9s %9s  %s\n", "LOAD", "ATTEMPTS", "GOOD", "FAILED", "CONNS", "P50 MS", "P99 MS", "MAX MS", "OUTCOMES")
 		for k := range r.Loads {
 			l := &r.Loads[k]
-			o.f("%-12s %9d %9d %7d %9.1f %9.1f %9.1f  %s\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Latency.P50, l.Latency.P99, l.Latency.Max, outcomes(l.Outcomes))
+			o.f("%-12s %9d %9d %7d %7d %9.1f %9.1f %9.1f  %s\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Connections.Opened, l.Latency.P50, l.Latency.P99, l.Latency.Max, outcomes(l.Outcomes))
 			if s := l.Sessions; s != nil {
 				o.f("%-12s %d opened, %d ended by the far side, %d of them cut, %d came back%s; messages: %d sent, %d received, %d lost, %d twice, %d out of order, %d crossed a goodbye\n", "", s.Opened, s.Ended, s.Cut, s.Reconnected, back(s.ReconnectMS), s.Messages.Sent, s.Messages.Received, s.Messages.Lost, s.Messages.Duplicated, s.Messages.Reordered, s.Messages.Unanswered)
 			}
@@ -179,10 +179,10 @@ func (p *Proof) Markdown(w io.Writer) error {
 	}
 	for i := range p.Runs {
 		r := &p.Runs[i]
-		o.f("\n### Run %d\n\n| load | attempts | good | failed | p50 ms | p99 ms | outcomes |\n|---|---|---|---|---|---|---|\n", i+1)
+		o.f("\n### Run %d\n\n| load | attempts | good | failed | connections | p50 ms | p99 ms | outcomes |\n|---|---|---|---|---|---|---|---|\n", i+1)
 		for k := range r.Loads {
 			l := &r.Loads[k]
-			o.f("| %s | %d | %d | %d | %.1f | %.1f | %s |\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Latency.P50, l.Latency.P99, outcomes(l.Outcomes))
+			o.f("| %s | %d | %d | %d | %d | %.1f | %.1f | %s |\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Connections.Opened, l.Latency.P50, l.Latency.P99, outcomes(l.Outcomes))
 		}
 		if len(r.Failures) == 0 {
 			continue

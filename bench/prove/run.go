@@ -187,7 +187,7 @@ func (r *run) finish(stop func(), wg *sync.WaitGroup, b proof.Baseline) {
 	j := newJoiner(r.sidecars)
 	res.Failures = []proof.Failure{}
 	for _, d := range r.drivers {
-		a := d.Ledger.Account()
+		a := d.Account()
 		res.Loads = append(res.Loads, loadOf(&a, r.start, r.zero))
 		res.Failures = append(res.Failures, failures(&a, j, r.zero, res.Phases)...)
 		res.Omitted += a.Omitted
@@ -221,7 +221,7 @@ func (r *run) settle() {
 	for deadline := time.Now().Add(r.plan.Settle); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		j, missing := newJoiner(r.sidecars), false
 		for _, d := range r.drivers {
-			a := d.Ledger.Account()
+			a := d.Account()
 			for i := range a.Entries {
 				if e := &a.Entries[i]; !e.Outcome.Good() && e.Outcome != load.Refused && j.find(e) == nil {
 					missing = true
@@ -241,7 +241,7 @@ type counted struct {
 
 func (r *run) counts() (c counted) {
 	for _, d := range r.drivers {
-		a := d.Ledger.Account()
+		a := d.Account()
 		c.attempted += a.Attempted
 		c.failed += a.Failed
 		if a.Succeeded == 0 && a.Sessions == 0 {

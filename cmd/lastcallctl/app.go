@@ -18,12 +18,15 @@ func appCommand(stdout, stderr io.Writer) *cobra.Command {
 	var manners, ledger string
 	cmd := &cobra.Command{
 		Use: "app", Short: "A workload to prove things on: HTTP/1, HTTP/2, gRPC, WebSocket, SSE on one port, TCP echo on another", Args: cobra.NoArgs,
-		Long: "Paths: / (?for=2s answers later), /ws echoes, /events?every=100ms, /readyz, /ledger. Any gRPC method echoes; one that ends in Stream goes on.\n" +
+		Long: "Paths: / (?for=2s answers later), /ws echoes, /ws?every=100ms pushes, /events?every=100ms (goes on behind Last-Event-ID), /readyz, /ledger.\n" +
+			"Any gRPC method echoes; one that ends in Stream goes on, one in Push sends at the interval that it was sent, one in Upload counts what it is sent.\n" +
 			"?plant=duplicate, reset, truncate, silent or close goes wrong once; sessions take ?lose=N, duplicate=N, silent=N, reset=N.",
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.HTTP, "http", "127.0.0.1:9000", "where HTTP and gRPC are served")
+	f.StringVar(&cfg.HTTPS, "https", "", "where the same is served over TLS, with a certificate made at the start")
 	f.StringVar(&cfg.TCP, "tcp", "", "where TCP lines are echoed")
+	f.StringVar(&cfg.TLS, "tls", "", "where they are echoed over TLS")
 	f.DurationVar(&cfg.Timeout, "drain-timeout", drainTime, "how long a drain may take")
 	f.StringVar(&manners, "on-sigterm", string(app.Drain), "drain, exit or ignore")
 	f.StringVar(&ledger, "ledger", "", "write the ledger here at the end")
@@ -38,7 +41,7 @@ func appCommand(stdout, stderr io.Writer) *cobra.Command {
 		if err != nil {
 			return status{err, exitNotProven}
 		}
-		_, _ = fmt.Fprintf(stderr, "app: http %s tcp %s\n", a.HTTPAddr, a.TCPAddr)
+		_, _ = fmt.Fprintf(stderr, "app: http %s https %s tcp %s tls %s\n", a.HTTPAddr, a.HTTPSAddr, a.TCPAddr, a.TLSAddr)
 		for sig := range signals {
 			if sig == syscall.SIGINT || m != app.Ignore {
 				break

@@ -1,0 +1,171 @@
+package load
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// errNumber is an answer that carries no number of ours.
+var errNumber = errors.New("an answer that is no message of ours")
+
+// numbered is a message of at least eight bytes that begins with its number.
+func numbered(n uint64, size int) []byte {
+	b := make([]byte, max(size, 8))
+	binary.BigEndian.PutUint64(b, n)
+	return b
+}
+
+func numberOf(b []byte) (uint64, error) {
+	if len(b) < 8 {
+		return 0, errNumber
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// leading is the decimal number that a text begins with, or -1.
+func leading(b []byte) int64 {
+	end := 0
+	for end < len(b) && end < 18 && '0' <= b[end] && b[end] <= '9' {
+		end++
+	}
+	n, err := strconv.ParseInt(string(b[:end]), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// allOfThem is a collecting server's answer without a number.
+const allOfThem = math.MaxUint64
+
+// numbers follows the numbers of a session's messages.
+type numbers struct {
+	collects bool // no message has an answer of its own
+
+	mu      sync.Mutex
+	m       Messages
+	next    uint64 // the lowest that did not come yet, but for missing
+	missing map[uint64]struct{}
+	sent    map[uint64]time.Time
+	last    time.Time     // of a session that only listens: when it heard something
+	gap     time.Duration // and for how long it heard nothing at most
+}
+
+// maxMissing bounds the gaps that are remembered.
+const maxMissing = 10_000
+
+func (n *numbers) sending(seq uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.m.Sent++
+	if !n.collects && len(n.sent) < maxMissing {
+		n.sent[seq] = time.Now()
+	}
+}
+
+// collected takes the one answer of a server that collects: how many it has taken.
+func (n *numbers) collected(count uint64) Outcome {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.m.Received = min(count, n.m.Sent)
+	if count > n.m.Sent && count != allOfThem {
+		n.m.Duplicated = count - n.m.Sent
+		return MessageTwice
+	}
+	return OK
+}
+
+// got takes a message's number and says what is wrong with it, if anything is.
+func (n *numbers) got(seq uint64) Outcome {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.m.Received++
+	delete(n.sent, seq)
+	switch {
+	case seq == n.next:
+		n.next++
+	case seq > n.next:
+		for i := n.next; i < seq && len(n.missing) < maxMissing; i++ {
+			n.missing[i] = struct{}{}
+		}
+		n.next = seq + 1
+	default:
+		if _, was := n.missing[seq]; was {
+			delete(n.missing, seq)
+			n.m.Reordered++
+			return MessageLate
+		}
+		n.m.Duplicated++
+		return MessageTwice
+	}
+	return OK
+}
+
+// owed says for how long the oldest message has had no answer although nothing behind it was answered.
+func (n *numbers) owed() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var longest time.Duration
+	for seq, at := range n.sent {
+		if seq >= n.next {
+			longest = max(longest, time.Since(at))
+		}
+	}
+	return longest
+}
+
+// heard takes a message of a session that only listens: its numbers begin where the server is.
+func (n *numbers) heard(seq uint64) Outcome {
+	n.mu.Lock()
+	now := time.Now()
+	if n.last.IsZero() {
+		n.next = seq
+	} else {
+		n.gap = max(n.gap, now.Sub(n.last))
+	}
+	n.last = now
+	n.m.Sent = max(n.m.Sent, n.m.Received+1)
+	n.mu.Unlock()
+	return n.got(seq)
+}
+
+// silent says whether a session that only listens has heard nothing for much longer than ever before, and longer than limit.
+func (n *numbers) silent(limit time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.gap > 0 && time.Since(n.last) > max(limit, 4*n.gap)
+}
+
+// settle closes the numbers: what is missing behind an answered message was lost, and is named; what was under way when the
+// session broke is part of that.
+func (n *numbers) settle(l *Ledger, e *Entry) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	under := uint64(0)
+	for seq := range n.sent {
+		if seq >= n.next {
+			under++
+		}
+	}
+	if n.collects {
+		under = n.m.Sent - n.m.Received
+		if e.Outcome == OK && under > 0 { // it has answered, with too few
+			l.side(e.At, MessageLost, fmt.Sprintf("%d of %d", under, n.m.Sent), e.Local)
+		}
+	}
+	n.m.Lost = uint64(len(n.missing))
+	if e.Outcome == Told { // they crossed the goodbye: their client knows that they have no answer, and may send them again
+		n.m.Unanswered = under
+	} else {
+		n.m.Lost += under
+	}
+	e.Messages = n.m
+	for range n.missing {
+		l.side(e.At, MessageLost, "", e.Local)
+	}
+}
