@@ -32,11 +32,11 @@ func (e *endpoint) connect(ctx context.Context) (net.Conn, error) {
 	c, err := d.DialContext(ctx, "tcp", e.now())
 	switch {
 	case err == nil:
-		e.connects.opened.Add(1)
+		e.opened.Add(1)
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
-		e.connects.refused.Add(1)
+		e.refused.Add(1)
 	default:
-		e.connects.failed.Add(1)
+		e.failed.Add(1)
 	}
 	return c, err
 }

@@ -132,7 +132,7 @@ func (c *unaryClient) do(ctx context.Context) (Outcome, string, string) {
 		return StreamRefused, "sent again by grpc-go", before
 	}
 	o, wire := grpcCause(err)
-	if o == Refused { // its backoff would hide when somebody listens again
+	if o == Refused || o == Reset || o == Closed { // its backoff repeats the last error, and would hide when somebody listens again
 		c.close()
 	}
 	return o, wire, local

@@ -2,7 +2,9 @@ package load
 
 import (
 	"context"
+	"errors"
 	"net"
+	"sync/atomic"
 
 	"golang.org/x/net/http2"
 )
@@ -13,7 +15,22 @@ type http2Client struct {
 	to   endpoint
 	tr   http2.Transport   //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
 	cc   *http2.ClientConn //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
-	c    net.Conn
+	c    *remembering
+}
+
+// remembering keeps how reading ended: ClientConn only says that it "could not be established" when its peer goes before its
+// SETTINGS have come.
+type remembering struct {
+	net.Conn
+	ended atomic.Pointer[error]
+}
+
+func (c *remembering) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.ended.CompareAndSwap(nil, &err)
+	}
+	return n, err
 }
 
 func (c *http2Client) do(ctx context.Context) (Outcome, string, string) {
@@ -26,16 +43,18 @@ func (c *http2Client) do(ctx context.Context) (Outcome, string, string) {
 			o, wire := causeOf(err, false)
 			return o, wire, localOf(err)
 		}
-		c.tr.AllowHTTP = true               //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
-		cc, err := c.tr.NewClientConn(conn) //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
+		c.c = &remembering{Conn: conn}
+		c.tr.AllowHTTP = true              //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
+		cc, err := c.tr.NewClientConn(c.c) //nolint:staticcheck // net/http's ClientConn hides GOAWAY behind an untyped error
 		if err != nil {
 			_ = conn.Close()
 			o, wire := causeOf(err, false)
 			return o, wire, conn.LocalAddr().String()
 		}
-		c.cc, c.c = cc, conn
+		c.cc = cc
 	}
-	local := c.c.LocalAddr().String()
+	conn := c.c
+	local := conn.LocalAddr().String()
 	req, err := newRequest(ctx, &c.spec, c.to)
 	if err != nil {
 		return Protocol, err.Error(), local
@@ -43,6 +62,13 @@ func (c *http2Client) do(ctx context.Context) (Outcome, string, string) {
 	res, err := c.cc.RoundTrip(req)
 	if err != nil {
 		o, wire := causeOf(err, false)
+		if ended := conn.ended.Load(); ended != nil && o == Protocol {
+			o, wire = causeOf(*ended, false)
+		}
+		var stream http2.StreamError
+		if conn.ended.Load() != nil || !errors.As(err, &stream) && o != StreamRefused && o != Timeout {
+			c.drop() // ClientConn may go on to offer itself
+		}
 		return o, wire, local
 	}
 	o, wire := readAnswer(res)
