@@ -3,7 +3,9 @@ package prove_test
 import (
 	"encoding/binary"
 	"net"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/nftables"
@@ -17,6 +19,7 @@ type packets struct {
 	SYNACK   uint64 // from it
 	Refusals uint64 // RST with sequence 0: the answer to a SYN that nobody listens for (RFC 9293, 3.10.7.1)
 	RST      uint64 // from it, others
+	Again    uint64 // SYNs that were repeated: a listener that is closing drops some
 }
 
 // counters count in the kernel, by nftables.
@@ -24,6 +27,7 @@ type counters struct {
 	c     *nftables.Conn
 	table *nftables.Table
 	chain *nftables.Chain
+	again uint64
 }
 
 // TCP's flags.
@@ -62,7 +66,32 @@ func countPackets(t *testing.T, addrs ...string) *counters {
 	if err := c.Flush(); err != nil {
 		t.Fatalf("nftables: %v", err)
 	}
+	k.again = synRetrans(t)
 	return k
+}
+
+// synRetrans is TCPSynRetrans of this namespace (Linux, /proc/net/netstat).
+func synRetrans(t *testing.T) uint64 {
+	t.Helper()
+	b, err := os.ReadFile("/proc/net/netstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(b), "\n")
+	for i := 0; i+1 < len(lines); i += 2 {
+		names, values := strings.Fields(lines[i]), strings.Fields(lines[i+1])
+		for k, name := range names {
+			if name == "TCPSynRetrans" {
+				n, err := strconv.ParseUint(values[k], 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+		}
+	}
+	t.Fatal("the kernel counts no TCPSynRetrans")
+	return 0
 }
 
 // rule counts packets whose port (source at offset 0, destination at 2) and flags fit, and whose sequence number does.
@@ -96,5 +125,6 @@ func (k *counters) read(t *testing.T) (p packets) {
 			}
 		}
 	}
+	p.Again = synRetrans(t) - k.again
 	return p
 }

@@ -124,8 +124,8 @@ func kernelAgrees(t *testing.T, r *proof.Run, seen packets, looked int) {
 			away++
 		}
 	}
-	if want := c.Opened + c.Refused + c.Failed + uint64(looked); seen.SYN != want {
-		t.Errorf("the kernel saw %d SYN, the clients tried %d times: %+v", seen.SYN, want, c)
+	if want := c.Opened + c.Refused + c.Failed + uint64(looked); seen.SYN < want || seen.SYN > want+seen.Again {
+		t.Errorf("the kernel saw %d SYN, %d of them repeated, the clients tried %d times: %+v", seen.SYN, seen.Again, want, c)
 	}
 	if want := c.Opened + uint64(looked+away); seen.SYNACK != want {
 		t.Errorf("the kernel saw %d SYN-ACK, the clients had %d connections: %+v, %d turned away", seen.SYNACK, want, c, away)
