@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/lastcall-proxy/lastcall/bench/show"
 )
 
 //go:embed page.html
@@ -16,7 +18,7 @@ var pageFS embed.FS
 // HTML writes the page: one file, nothing loaded from elsewhere, no script.
 func (p *Proof) HTML(w io.Writer) error {
 	t, err := template.New("page.html").Funcs(template.FuncMap{
-		"outcomes": outcomes, "back": back, "chart": chart, "groups": (*Run).groups, "late": lateCurve, "returns": returns, "mark": Verdict.mark,
+		"outcomes": outcomes, "back": back, "chart": chart, "groups": (*Run).groups, "late": lateCurve, "returns": returns, "mark": Verdict.mark, "style": func() template.CSS { return show.Style },
 		"when": func(s string) string {
 			at, err := time.Parse(time.RFC3339Nano, s)
 			if err != nil {
@@ -131,7 +133,7 @@ func lateCurve(r *Run) template.HTML {
 	for i := range r.Sidecars {
 		all = append(all, r.Sidecars[i].Late...)
 	}
-	return curve(all, "s after the trigger", "Late arrivals, added up over time")
+	return show.Curve(all, "s after the trigger", "Late arrivals, added up over time")
 }
 
 // returns draws how fast clients came back.
@@ -144,31 +146,5 @@ func returns(r *Run) template.HTML {
 			}
 		}
 	}
-	return curve(all, "s until a client was back", "Reconnects, added up over the time they took")
-}
-
-// curve is a cumulative count.
-func curve(all []float64, axis, label string) template.HTML {
-	if len(all) == 0 {
-		return ""
-	}
-	const wide, high, left, under = 480.0, 150.0, 40.0, 28.0
-	most := 0.0
-	for _, v := range all {
-		most = max(most, v)
-	}
-	most = max(most*1.05, 0.1)
-	bins := make([]int, 101)
-	for _, v := range all {
-		bins[min(100, int(100*max(v, 0)/most))]++
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="small" viewBox="0 0 %g %g" role="img" aria-label="%s"><path class="flight" d="M%g %g`, wide, high, label, left, high-under)
-	sum := 0
-	for i, n := range bins {
-		sum += n
-		fmt.Fprintf(&b, "L%.1f %.1f", left+(wide-left-10)*float64(i)/100, high-under-(high-under-14)*float64(sum)/float64(len(all)))
-	}
-	fmt.Fprintf(&b, `V%gZ"/><text class="axis" x="2" y="18">%d</text><text class="axis" x="%g" y="%g">0</text><text class="axis" text-anchor="end" x="%g" y="%g">%.2f %s</text></svg>`, high-under, len(all), left, high-10, wide-8, high-10, most, axis)
-	return template.HTML(b.String()) //nolint:gosec // numbers and our own words
+	return show.Curve(all, "s until a client was back", "Reconnects, added up over the time they took")
 }

@@ -20,7 +20,7 @@ const (
 // Proof is the whole document.
 type Proof struct {
 	Schema     string      `json:"schema"`
-	Verdict    Verdict     `json:"verdict"`
+	Verdict    Verdict     `json:"verdict" jsonschema:"enum=proven,enum=not_proven,enum=no_verdict"`
 	Reason     string      `json:"reason"`
 	Partial    bool        `json:"partial"` // it was broken off: what is there is true, but not all
 	At         string      `json:"at"`      // RFC 3339, of the first trigger
@@ -53,7 +53,7 @@ type Run struct {
 	Omitted     uint64    `json:"failures_omitted"` // more than a ledger keeps
 	Unexplained int       `json:"unexplained"`
 	Sidecars    []Sidecar `json:"sidecars"`
-	Exited      *float64  `json:"target_exited_s"` // when the signalled process was gone; null: it was not seen to go
+	Exited      *float64  `json:"target_exited_s" jsonschema:"oneof_type=number;null"` // when the signalled process was gone; null: it was not seen to go
 	End         float64   `json:"end_s"`
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/lastcall-proxy/lastcall/bench/show"
 )
 
 // mark is a verdict in words.
@@ -165,7 +167,7 @@ func lastOf(late []float64) string {
 // Markdown writes the summary for a pull request.
 func (p *Proof) Markdown(w io.Writer) error {
 	o := &writer{w: w}
-	o.f("## %s\n\n%s\n\n", p.Verdict.mark(), escapeMarkdown(p.Reason))
+	o.f("## %s\n\n%s\n\n", p.Verdict.mark(), show.Markdown(p.Reason))
 	if p.Partial {
 		o.f("**Partial**: it was broken off.\n\n")
 	}
@@ -189,12 +191,8 @@ func (p *Proof) Markdown(w io.Writer) error {
 		}
 		o.f("\n| count | phase | load | outcome | whose doing | what |\n|---|---|---|---|---|---|\n")
 		for _, g := range r.groups() {
-			o.f("| %d | %s | %s | %s | %s | %s |\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, escapeMarkdown(strings.TrimSpace(g.Wire+" "+g.FateID+" "+g.Fate)))
+			o.f("| %d | %s | %s | %s | %s | %s |\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, show.Markdown(strings.TrimSpace(g.Wire+" "+g.FateID+" "+g.Fate)))
 		}
 	}
 	return o.err
-}
-
-func escapeMarkdown(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "`", "'").Replace(s)
 }

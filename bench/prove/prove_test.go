@@ -326,6 +326,9 @@ func TestCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	benchtest.Conforms(t, proof.JSONSchema, b)
+	benchtest.Contradicts(t, proof.JSONSchema, bytes.Replace(b, []byte(`"proven"`), []byte(`"perhaps"`), 1))
+	benchtest.Contradicts(t, proof.JSONSchema, bytes.Replace(b, []byte(`"verdict"`), []byte(`"other"`), 1))
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	var doc proof.Proof
@@ -338,7 +341,7 @@ func TestCommand(t *testing.T) {
 	if h, err := os.ReadFile(at("h")); err != nil || !bytes.Contains(h, []byte("</svg>")) || bytes.Contains(h, []byte("%!")) || bytes.Contains(h, []byte("<script")) || bytes.Contains(h, []byte("http://")) && bytes.Contains(h, []byte("src=")) {
 		t.Errorf("page: %v", err)
 	}
-	for _, form := range []string{"text", "markdown", "junit", "html"} {
+	for _, form := range []string{"text", "markdown", "junit", "html", "schema"} {
 		if status, out, fault := ctl("report", at("j"), "-o", form); status != 0 || out == "" || strings.Contains(out, "%!") {
 			t.Errorf("report -o %s: %d %s", form, status, fault)
 		}

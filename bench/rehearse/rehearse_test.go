@@ -549,6 +549,25 @@ func TestSidecarDiesAndDiskIsFull(t *testing.T) {
 	p := newPod(t)
 	_, stop := crowd(t, p, 1, 0)
 	defer stop()
+	dir := t.TempDir()
+	doc, page, junit := filepath.Join(dir, "j"), filepath.Join(dir, "h"), filepath.Join(dir, "x")
+	ctl(t, 0, "rehearse", "--sidecar", p.admin, "--share", "34%", "--yes", "--watch", "500ms", "--json", doc, "--html", page, "--junit", junit)
+	b, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	benchtest.Conforms(t, rehearse.JSONSchema, b)
+	benchtest.Contradicts(t, rehearse.JSONSchema, bytes.Replace(b, []byte(`"met"`), []byte(`"perhaps"`), 1))
+	for form, want := range map[string]string{"text": "polite", "markdown": "## Rehearsal", "junit": `failures="0"`, "html": "</svg>", "schema": "$defs"} {
+		if out, _ := ctl(t, 0, "report", doc, "-o", form); !strings.Contains(out, want) || strings.Contains(out, "%!") {
+			t.Errorf("report -o %s: %.300s", form, out)
+		}
+	}
+	for _, path := range []string{page, junit} {
+		if b, err := os.ReadFile(path); err != nil || len(b) < 100 {
+			t.Errorf("%s: %v, %q", path, err, b)
+		}
+	}
 	if out, e := ctl(t, 3, "rehearse", "--sidecar", p.admin, "--share", "34%", "--yes", "--watch", "500ms", "--json", "/dev/full"); !strings.Contains(e, "--json") || !strings.Contains(out, "polite") {
 		t.Errorf("a full disk: %q, %q", out, e)
 	}

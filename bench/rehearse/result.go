@@ -16,9 +16,9 @@ const Schema = "lastcall.rehearse/v1"
 // rehearsal's start (at_s).
 type Result struct {
 	Schema  string   `json:"schema"`
-	Verdict string   `json:"verdict"` // met, not_met or none
-	Reason  string   `json:"reason"`  // of not_met and none
-	Partial bool     `json:"partial"` // interrupted, or a sidecar was lost
+	Verdict string   `json:"verdict" jsonschema:"enum=met,enum=not_met,enum=none"` // met, not_met or none
+	Reason  string   `json:"reason"`                                               // of not_met and none
+	Partial bool     `json:"partial"`                                              // interrupted, or a sidecar was lost
 	Started string   `json:"started_at"`
 	Plan    Told     `json:"plan"`
 	Streams int      `json:"streams"` // open, of the kinds asked for
@@ -199,19 +199,7 @@ func (r *Result) judge(l Limits) {
 // Text is the summary for a terminal.
 func (r *Result) Text(w io.Writer) error {
 	var b strings.Builder
-	pace := "at once"
-	if r.Plan.OverS > 0 {
-		pace = fmt.Sprintf("over %.0f s", r.Plan.OverS)
-	}
-	hold := ""
-	if r.Plan.HoldS > 0 {
-		hold = fmt.Sprintf(" for %.0f s", r.Plan.HoldS)
-	}
-	share := 0.0
-	if r.Streams > 0 {
-		share = float64(r.Picked) / float64(r.Streams)
-	}
-	fmt.Fprintf(&b, "%s%s, %s: %d of %d streams (%.1f %%) on %d connections at %s, watched for %.0f s\n", r.Plan.Mode, hold, pace, r.Picked, r.Streams, share*100, r.Conns, r.Plan.Sidecar, r.Watched)
+	fmt.Fprintf(&b, "%s\n", r.headline())
 	if r.Partial {
 		b.WriteString("PARTIAL: it was interrupted, or a sidecar was lost; what follows is not the whole story\n")
 	}
@@ -227,12 +215,6 @@ func (r *Result) Text(w io.Writer) error {
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(t, "class\tclients\tnotice p50\tp99\tback p50\tp99\tmax\ttries mean\tmax\tpeak/100ms\tbunching\t")
 	for _, g := range append(slices.Clone(r.Classes), r.All) {
-		cell := func(q Quantiles, v float64) string {
-			if q.N == 0 {
-				return "-"
-			}
-			return (time.Duration(v*1000) * time.Microsecond).Round(time.Millisecond).String()
-		}
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f\t%d\t%d\t%.1f\t\n", g.Class, g.Clients, cell(g.Notice, g.Notice.P50), cell(g.Notice, g.Notice.P99),
 			cell(g.Reconnect, g.Reconnect.P50), cell(g.Reconnect, g.Reconnect.P99), cell(g.Reconnect, g.Reconnect.Max), g.Attempts, g.MostTries, g.Peak, g.Bunching)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -65,3 +66,6 @@ func appCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	return cmd
 }
+
+// drainTime is the embedded app's own.
+const drainTime = 20 * time.Second

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +11,8 @@ import (
 
 func rehearseCommand(stdout, stderr io.Writer) *cobra.Command {
 	p := rehearse.Defaults()
-	var share, jsonFile, output string
+	var share string
+	var out outputs
 	cmd := &cobra.Command{
 		Use:   "rehearse --sidecar ADDR [--share 10%] [--kind KINDS] [--mode MODE]",
 		Short: "Take a share of the open streams away from their clients and watch who comes back",
@@ -40,12 +38,11 @@ func rehearseCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.IntVar(&p.Limits.Never, "max-never", -1, "clients that may not come back (-1: not judged)")
 	f.DurationVar(&p.Limits.ReconnectP99, "max-reconnect-p99", -1, "how long clients may take to be back (negative: not judged)")
 	f.Float64Var(&p.Limits.Bunching, "max-bunching", -1, "peak arrivals per 100 ms over their mean (negative: not judged)")
-	f.StringVar(&jsonFile, "json", "", "write the document ("+rehearse.Schema+") here")
-	f.StringVarP(&output, "output", "o", "text", "text or json")
+	f.StringVar(&out.json, "json", "", "write the document ("+rehearse.Schema+") here")
+	f.StringVar(&out.junit, "junit", "", "write JUnit XML here")
+	f.StringVar(&out.html, "html", "", "write the page here")
+	f.StringVarP(&out.form, "output", "o", "text", "text or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if output != "text" && output != "json" {
-			return fmt.Errorf("-o %q: want text or json", output)
-		}
 		var err error
 		if p.Share, err = rehearse.ParseShare(share); err != nil {
 			return err
@@ -53,56 +50,29 @@ func rehearseCommand(stdout, stderr io.Writer) *cobra.Command {
 		if err := p.Validate(); err != nil {
 			return err
 		}
-		var file *os.File
-		if jsonFile != "" { // before anything is taken
-			if file, err = os.OpenFile(jsonFile, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
-				return fmt.Errorf("--json: %w", err)
-			}
+		if err := out.open(); err != nil {
+			return err
 		}
 		r, err := rehearse.Run(cmd.Context(), &p, stderr)
 		if err != nil {
-			if file != nil {
-				_ = file.Close()
-			}
+			out.close()
 			return status{err, exitNoVerdict}
 		}
-		return tellRehearsal(r, file, output, p.DryRun, stdout)
+		if p.DryRun && out.form == "text" {
+			stdout = io.Discard // it is said already
+		}
+		if err := out.tell(r, stdout); err != nil {
+			return err
+		}
+		switch {
+		case p.DryRun:
+			return nil
+		case r.Partial:
+			return status{errors.New("partial: " + r.Reason), exitNoVerdict}
+		case r.Verdict != "met":
+			return status{errors.New(r.Reason), exitNotProven}
+		}
+		return nil
 	}
 	return cmd
-}
-
-// tellRehearsal writes every form. What can't be written is said, and the result goes to standard output all the same.
-func tellRehearsal(r *rehearse.Result, file *os.File, output string, dry bool, stdout io.Writer) error {
-	encode := func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", " ")
-		return enc.Encode(r)
-	}
-	var errs []error
-	if file != nil {
-		_ = file.Truncate(0) // of an earlier one; devices and pipes can't
-		if err := errors.Join(encode(file), file.Close()); err != nil {
-			errs = append(errs, fmt.Errorf("--json: %w", err))
-		}
-	}
-	form := r.Text
-	if output == "json" {
-		form = encode
-	}
-	if !dry || output == "json" {
-		if err := form(stdout); err != nil {
-			errs = append(errs, fmt.Errorf("standard output: %w", err))
-		}
-	}
-	switch {
-	case len(errs) > 0:
-		return status{errors.Join(errs...), exitNoVerdict}
-	case dry:
-		return nil
-	case r.Partial:
-		return status{errors.New("partial: " + r.Reason), exitNoVerdict}
-	case r.Verdict != "met":
-		return status{errors.New(r.Reason), exitNotProven}
-	}
-	return nil
 }
