@@ -34,3 +34,4 @@ interop: ## installs what the interop tests drive (Debian, PyPI, npm)
 e2e: interop ## the interop tests at full size: five thousand connections, a minute of hostile peers (5 minutes)
 	LASTCALL_REQUIRE_INTEROP=1 LASTCALL_CROWD=5 LASTCALL_HOSTILE=60s LASTCALL_BULK_MIB=1024 go test -count=1 -timeout 15m -v -run 'Nginx|Scrape|Foreign|Crowd|Hostile|GRPC|H2Spec|Bulk' ./cmd/lastcall
 	LASTCALL_REHEARSE=200 go test -count=1 -v ./bench/rehearse
+	LASTCALL_RATES=1 go test -count=1 -v -run Rates ./bench/prove

@@ -2,12 +2,10 @@ package load_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -120,45 +118,6 @@ func TestNothingWrong(t *testing.T) {
 			}
 			if n := got.Connections; n.Refused != 0 || n.Opened == 0 || tt.kind == load.HTTP1New && n.Opened != got.Attempted || tt.kind.Long() && n.Opened != 5 {
 				t.Errorf("connections: %+v", n)
-			}
-		})
-	}
-}
-
-// A slow body comes over the time that was asked for.
-func TestSlowUpload(t *testing.T) {
-	for _, kind := range []string{"http1", "http1-new", "http2"} {
-		got := drive(t, kind+"="+startApp(t).HTTPAddr+",rate=20,conns=20,size=1000,over=300ms", load.Never, 800*time.Millisecond, nil)
-		if got.Failed != 0 || got.P50 < 300*time.Millisecond {
-			t.Errorf("%s: p50 %v, outcomes %v", kind, got.P50, got.Outcomes)
-		}
-	}
-}
-
-// Who resumes misses nothing where the server goes on behind the last event, and sees what it missed where it doesn't.
-func TestResume(t *testing.T) {
-	for name, skips := range map[string]int{"the server goes on": 0, "the server has gone on without us": 5} {
-		t.Run(name, func(t *testing.T) {
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "text/event-stream")
-				n, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
-				if n++; err == nil {
-					n += skips
-				}
-				out := http.NewResponseController(w)
-				for i := 0; r.Context().Err() == nil; i++ {
-					if err != nil && i == 20 {
-						panic(http.ErrAbortHandler)
-					}
-					_, _ = fmt.Fprintf(w, "id: %d\ndata: x\n\n", n+i)
-					_ = out.Flush()
-					time.Sleep(5 * time.Millisecond)
-				}
-			}))
-			defer srv.Close()
-			got := drive(t, "sse="+srv.URL+",sessions=1,resume=true", load.Naive, time.Second, nil)
-			if got.Reconnected != 1 || got.Messages.Received < 25 || got.Messages.Duplicated != 0 || got.Messages.Lost != uint64(skips) || got.Outcomes[load.MessageLost] != uint64(skips) {
-				t.Errorf("%+v", got)
 			}
 		})
 	}

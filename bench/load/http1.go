@@ -121,7 +121,7 @@ func newRequest(ctx context.Context, s *Spec, to endpoint) (*http.Request, error
 		method, body = http.MethodPost, bytes.NewReader(make([]byte, s.Size))
 	}
 	if s.Over > 0 {
-		body = &slowly{ctx: ctx, left: s.Size, every: s.Over / slowParts, part: (s.Size + slowParts - 1) / slowParts}
+		body = &slowly{ctx: ctx, start: time.Now(), over: s.Over, size: s.Size}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, scheme+to.addr+to.path, body)
 	if err != nil {
@@ -142,26 +142,28 @@ func (u unbuffered) WriteByte(b byte) error {
 	return err
 }
 
-// slowParts is how many parts a slow body comes in.
+// slowParts is how many parts a slow body comes in at least, where it has as many bytes.
 const slowParts = 50
 
-// slowly is a body that takes its time: a part, a pause.
+// slowly is a body that takes its time: each byte has its moment, whatever the reader's buffer.
 type slowly struct {
 	ctx        context.Context //nolint:containedctx // a Reader has no other way to be told
-	left, part int
-	every      time.Duration
+	start      time.Time
+	over       time.Duration
+	size, sent int
 }
 
 func (r *slowly) Read(b []byte) (int, error) {
-	if r.left == 0 {
+	if r.sent == r.size {
 		return 0, io.EOF
 	}
-	if !sleep(r.ctx, r.every) {
+	n := min(r.size-r.sent, (r.size+slowParts-1)/slowParts, len(b))
+	due := r.start.Add(time.Duration(float64(r.over) * float64(r.sent+n) / float64(r.size)))
+	if !sleep(r.ctx, time.Until(due)) {
 		return 0, r.ctx.Err()
 	}
-	n := min(r.left, r.part, len(b))
 	clear(b[:n])
-	r.left -= n
+	r.sent += n
 	return n, nil
 }
 

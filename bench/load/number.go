@@ -3,7 +3,6 @@ package load
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"sync"
@@ -155,7 +154,9 @@ func (n *numbers) settle(l *Ledger, e *Entry) {
 	if n.collects {
 		under = n.m.Sent - n.m.Received
 		if e.Outcome == OK && under > 0 { // it has answered, with too few
-			l.side(e.At, MessageLost, fmt.Sprintf("%d of %d", under, n.m.Sent), e.Local)
+			for range under {
+				l.side(e.At, MessageLost, "the server's count", e.Local)
+			}
 		}
 	}
 	n.m.Lost = uint64(len(n.missing))

@@ -17,7 +17,8 @@ type events struct {
 	res   *http.Response
 	r     *bufio.Reader
 	addr  string
-	id    string
+	id    string // of the event that is being read
+	last  string // of the last whole event: the one to come back with
 	data  bool
 	seen  uint64
 	leave context.CancelFunc
@@ -36,7 +37,7 @@ func newListener(s Spec, to endpoint) *listener { return &listener{spec: s, to: 
 func (c *listener) dial(ctx context.Context) (session, error) {
 	id := ""
 	if c.spec.Resume && c.last != nil {
-		id = c.last.id
+		id = c.last.last
 	}
 	e, err := dialSSE(ctx, c.spec, c.to, id)
 	if err != nil {
@@ -84,12 +85,12 @@ func dialSSE(ctx context.Context, s Spec, to endpoint, last string) (*events, er
 		leave()
 		return nil, &outcomeError{Status, fmt.Sprintf("HTTP %d", res.StatusCode), conn.LocalAddr().String()}
 	}
-	return &events{res: res, r: bufio.NewReader(res.Body), addr: conn.LocalAddr().String(), id: last, leave: leave}, nil
+	return &events{res: res, r: bufio.NewReader(res.Body), addr: conn.LocalAddr().String(), id: last, last: last, leave: leave}, nil
 }
 
 // next is the number of the first event after the last one seen.
 func (e *events) next() (seq uint64, resumed bool) {
-	n, err := strconv.ParseUint(e.id, 10, 64)
+	n, err := strconv.ParseUint(e.last, 10, 64)
 	return n + 1, err == nil
 }
 
@@ -97,15 +98,18 @@ func (*events) send(uint64) error { return nil }
 
 func (e *events) recv() (uint64, error) {
 	for {
-		line, err := e.r.ReadBytes('\n')
+		line, err := readLine(e.r)
 		if err != nil {
-			if len(line) > 0 || e.data {
+			if errors.Is(err, io.EOF) && (len(line) > 0 || e.data) {
 				return 0, io.ErrUnexpectedEOF // inside an event
 			}
 			return 0, err
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		field, v, _ := bytes.Cut(line, []byte(":"))
+		if len(line) == 0 {
+			e.last = e.id
+		}
 		switch {
 		case len(line) == 0 && e.data:
 			e.data = false
@@ -114,7 +118,7 @@ func (e *events) recv() (uint64, error) {
 				return n, nil
 			}
 			return e.seen, nil
-		case string(field) == "id":
+		case string(field) == "id" && bytes.IndexByte(v, 0) < 0: // one with NUL is to be ignored
 			e.id = string(bytes.TrimSpace(v))
 		case string(field) == "data":
 			e.data = true

@@ -37,12 +37,12 @@ func (t *tcpEcho) send(n uint64) error {
 }
 
 func (t *tcpEcho) recv() (uint64, error) {
-	line, err := t.r.ReadString('\n')
+	line, err := readLine(t.r)
 	if err != nil {
-		t.mid = line != ""
+		t.mid = len(line) > 0
 		return 0, err
 	}
-	number, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+	number, _, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
 		return 0, errNumber

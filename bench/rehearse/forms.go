@@ -19,11 +19,16 @@ var pageFS embed.FS
 // arrivalSlice is the bars' width, and bunching's.
 const arrivalSlice = 0.1
 
+// maxRows bounds the page's table of clients.
+const maxRows = 1000
+
 // HTML writes the page: one file, nothing loaded from elsewhere, no script.
 func (r *Result) HTML(w io.Writer) error {
 	t, err := template.New("page.html").Funcs(template.FuncMap{
 		"style": func() template.CSS { return show.Style }, "ms": cell, "words": words, "headline": (*Result).headline,
 		"groups":   func() []Group { return append(slices.Clone(r.Classes), r.All) },
+		"clients":  func() []Client { return r.Clients[:min(len(r.Clients), maxRows)] },
+		"more":     func() int { return max(0, len(r.Clients)-maxRows) },
 		"arrivals": r.arrivals, "returns": r.returns,
 		"opt": func(v *float64) string {
 			if v == nil {

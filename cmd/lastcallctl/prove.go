@@ -33,6 +33,7 @@ func proveCommand(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Terminate something under load and say whether anybody noticed",
 		Long: "Drives loads, waits for a steady baseline, terminates the target, and joins what the clients saw with what the sidecars tell.\n" +
 			"KIND is http1, http1-new, http2, grpc-unary (rate=R, conns=N) or grpc-stream, websocket, sse, tcp (sessions=N, interval=D); all take size=B, timeout=D, insecure=true.\n" +
+			"over=D sends an HTTP body slowly, mode=push|server|client lets one side of a websocket or grpc-stream talk, resume=true (sse) comes back with Last-Event-ID, retry=library lets the client's library try again.\n" +
 			"Exit status: 0 proven, 1 not proven, 2 usage, 3 no verdict possible.",
 		Args: cobra.NoArgs,
 	}
