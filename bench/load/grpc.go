@@ -73,6 +73,9 @@ func (w *retryWatch) last() string {
 	return w.local
 }
 
+// grpcBuffer is each connection's; grpc-go's own 32 KiB a direction are 125 MiB for 2000 sessions.
+const grpcBuffer = 8 << 10
+
 func newGRPC(s *Spec, to endpoint, w *retryWatch) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if to.secure {
@@ -80,6 +83,7 @@ func newGRPC(s *Spec, to endpoint, w *retryWatch) (*grpc.ClientConn, error) {
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds), grpc.WithStatsHandler(w), grpc.WithNoProxy(), grpc.WithUserAgent("lastcall-load"),
+		grpc.WithReadBufferSize(grpcBuffer), grpc.WithWriteBufferSize(grpcBuffer), grpc.WithSharedWriteBuffer(true),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Raw{}), grpc.MaxCallRecvMsgSize(maxSize)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return to.connect(ctx)

@@ -26,9 +26,10 @@ func TestRates(t *testing.T) {
 	}
 	addr, doc := benchtest.Free(t), filepath.Join(t.TempDir(), "proof.json")
 	benchtest.Spawn(t, addr, "lastcallctl", "app", "--http", addr)
+	quick, _ := nginxWith(t, t.TempDir(), "keepalive_requests 100000000;", `return 200 "answered\n";`) // answers by itself: what is measured is the load side, on the same two cores
 	const rate, seconds = 20_000, 10
 	cmd := exec.Command(benchtest.Path("lastcallctl"), "prove", "--none", "--warmup", "6s", "--baseline", "5s", "--for", strconv.Itoa(seconds)+"s", "--settle", "0s", "--json", doc,
-		"--load", "http1="+addr+",rate="+strconv.Itoa(rate)+",conns=200", "--load", "websocket=ws://"+addr+"/ws,sessions=5000,interval=10s", "--load", "grpc-stream="+addr+",sessions=2000,interval=10s")
+		"--load", "http1="+quick+",rate="+strconv.Itoa(rate)+",conns=200", "--load", "websocket=ws://"+addr+"/ws,sessions=5000,interval=10s", "--load", "grpc-stream="+addr+",sessions=2000,interval=10s")
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {

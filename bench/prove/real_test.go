@@ -58,12 +58,18 @@ func config(t *testing.T, dir, text string) string {
 }
 
 func nginx(t *testing.T, dir, app string) (string, *exec.Cmd) {
+	return nginxWith(t, dir, "map $http_upgrade $up { default upgrade; '' ''; } upstream u { server "+app+"; keepalive 50; }",
+		"proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $up; proxy_buffering off;")
+}
+
+// nginxWith starts one with these lines for all of HTTP, and these for every path.
+func nginxWith(t *testing.T, dir, all, path string) (string, *exec.Cmd) {
+	t.Helper()
 	need(t, "nginx", "Debian: nginx")
 	addr := benchtest.Free(t)
-	path := config(t, dir, "worker_processes 1; daemon off; pid "+dir+"/pid; error_log "+dir+"/error.log;\nevents { worker_connections 1000; }\n"+
-		"http { access_log off; map $http_upgrade $up { default upgrade; '' ''; } upstream u { server "+app+"; keepalive 50; }\n"+
-		" server { listen "+addr+"; location / { proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $up; proxy_buffering off; } } }\n")
-	return addr, foreign(t, addr, "nginx", "-c", path)
+	file := config(t, dir, "worker_processes 1; daemon off; pid "+dir+"/pid; error_log "+dir+"/error.log;\nevents { worker_connections 1000; }\n"+
+		"http { access_log off; "+all+"\n server { listen "+addr+"; location / { "+path+" } } }\n")
+	return addr, foreign(t, addr, "nginx", "-c", file)
 }
 
 func haproxy(t *testing.T, dir, app string) (string, *exec.Cmd) {
