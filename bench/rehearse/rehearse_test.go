@@ -558,7 +558,7 @@ func TestSidecarDiesAndDiskIsFull(t *testing.T) {
 	}
 	benchtest.Conforms(t, rehearse.JSONSchema, b)
 	benchtest.Contradicts(t, rehearse.JSONSchema, bytes.Replace(b, []byte(`"met"`), []byte(`"perhaps"`), 1))
-	for form, want := range map[string]string{"text": "polite", "markdown": "## Rehearsal", "junit": `failures="0"`, "html": "</svg>", "schema": "$defs"} {
+	for form, want := range map[string]string{"text": "polite", "markdown": "## Rehearsal", "junit": `failures="0"`, "html": "<h2>Clients</h2>", "schema": "$defs"} {
 		if out, _ := ctl(t, 0, "report", doc, "-o", form); !strings.Contains(out, want) || strings.Contains(out, "%!") {
 			t.Errorf("report -o %s: %.300s", form, out)
 		}

@@ -4,6 +4,8 @@ package observetest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -183,7 +185,7 @@ func run(t testing.TB, newObs func(observe.Sink) observe.Observer, steps []Step,
 			}
 		}
 	}
-	return Result{Out: [2]string{string(out[0]), string(out[1])}, Events: r.Events, Bytes: r.Bytes}
+	return Result{Out: [2]string{string(out[0]), string(out[1])}, Events: ordered(r.Events), Bytes: r.Bytes}
 }
 
 func apply(t testing.TB, out [2][]byte, edits []observe.Edit, dir observe.Direction, p []byte) [2][]byte {
@@ -233,4 +235,24 @@ func Splits(t testing.TB, newObs func(observe.Sink) observe.Observer, steps []St
 		}
 	}
 	return whole
+}
+
+// ordered sorts each run of state reports that follow one another by their stream: one frame can change the turn on many streams at once (a
+// connection's window opens), and which of them is told first means nothing.
+func ordered(events []string) []string {
+	from := -1
+	for i := 0; i <= len(events); i++ {
+		switch state := i < len(events) && strings.Contains(events[i], " state "); {
+		case state && from < 0:
+			from = i
+		case !state && from >= 0:
+			slices.SortStableFunc(events[from:i], func(a, b string) int {
+				one, _, _ := strings.Cut(a, " state ")
+				other, _, _ := strings.Cut(b, " state ")
+				return strings.Compare(one, other)
+			})
+			from = -1
+		}
+	}
+	return events
 }
