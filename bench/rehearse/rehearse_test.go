@@ -525,7 +525,7 @@ func TestGoAwayMovesWhatIsNew(t *testing.T) {
 	stop()
 	r := result(t, out)
 	if len(r.Clients) != 2*each {
-		t.Errorf("clients: got %d, want %d", len(r.Clients), 2*each)
+		t.Errorf("clients: got %d, want %d: %s", len(r.Clients), 2*each, out)
 	}
 	for _, c := range r.Clients {
 		want := "stayed"
