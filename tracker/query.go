@@ -220,8 +220,8 @@ func (q *Query) selects(sn *snap, now int64) bool {
 		q.WaitingOn != nil && *q.WaitingOn != sn.waiting,
 		q.Fate != FateOpen && q.Fate != sn.fate,
 		q.State == StateSurvivors && !sn.survivor,
-		now-sn.opened < int64(q.Older),
-		now-max(sn.last[0], sn.last[1]) < int64(q.Idle):
+		max(now-sn.opened, 0) < int64(q.Older), // what moved after the query began has an age of 0, and is there
+		max(now-max(sn.last[0], sn.last[1]), 0) < int64(q.Idle):
 		return false
 	}
 	return true

@@ -71,6 +71,37 @@ func TestQuery(t *testing.T) {
 	}
 }
 
+// A query reads the clock first and the records after: what moved or was opened in between is listed all the same.
+func TestQuerySeesWhatMovesMeanwhile(t *testing.T) {
+	reg, s, clk := newTest(t, Config{})
+	old := openConn(s)
+	st := old.OpenStream(KindHTTP2, clk.now())
+	clk.advance(10)
+	old.AddBytes(ByApp, 1, clk.now())
+	st.AddBytes(ByApp, 1)
+	fresh := openConn(s)
+	clk.advance(-1) // the query's reading is a second older than all this
+	for what, want := range map[What]string{WhatConnection: "c1 c2", WhatStream: "c1.1"} {
+		for _, state := range []State{StateOpen, StateAny} {
+			recs, _, err := reg.Query(Query{What: what, State: state})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(ids(recs), " "); got != want {
+				t.Errorf("%v %v: got %s, want %s", what, state, got, want)
+			}
+		}
+	}
+	if recs, _, err := reg.Query(Query{Idle: 1}); err != nil || len(recs) != 0 {
+		t.Errorf("idle for 1 ns: got %v (%v), want none", ids(recs), err)
+	}
+	clk.advance(1)
+	old.EndStreams(completedByApp)
+	for _, c := range []*Conn{old, fresh} {
+		c.End(completedByApp)
+	}
+}
+
 func TestQueryPages(t *testing.T) {
 	reg, s, clk := newTest(t, Config{})
 	var conns []*Conn
