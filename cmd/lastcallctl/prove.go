@@ -34,6 +34,7 @@ func proveCommand(stdout, stderr io.Writer) *cobra.Command {
 		Long: "Drives loads, waits for a steady baseline, terminates the target, and joins what the clients saw with what the sidecars tell.\n" +
 			"KIND is http1, http1-new, http2, grpc-unary (rate=R, conns=N) or grpc-stream, websocket, sse, tcp (sessions=N, interval=D); all take size=B, timeout=D, insecure=true.\n" +
 			"over=D sends an HTTP body slowly, mode=push|server|client lets one side of a websocket or grpc-stream talk, resume=true (sse) comes back with Last-Event-ID, retry=library lets the client's library try again.\n" +
+			"data=BASE64 is the message of a gRPC method that is not the app's (TARGET host:port/package.Service/Method); ready=URL,next=HOST:PORT,lag=D stand for a Service: new connections go to next from lag after URL has ceased to answer 2xx.\n" +
 			"Exit status: 0 proven, 1 not proven, 2 usage, 3 no verdict possible.",
 		Args: cobra.NoArgs,
 	}
