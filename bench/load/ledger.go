@@ -70,6 +70,7 @@ type Ledger struct {
 	ended       int
 	messages    Messages
 	returnTimes []time.Duration // from a session's end to its client's next one
+	awayTimes   []time.Duration // of clients that were still on their way when the load ended
 	live        int             // sessions open now
 }
 
@@ -154,6 +155,13 @@ func (l *Ledger) opened(away time.Duration) {
 	p.Open = max(p.Open, l.live)
 }
 
+// away notes a client that was still on its way back when the load ended. There are no more of them than sessions.
+func (l *Ledger) away(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.awayTimes = append(l.awayTimes, time.Since(since))
+}
+
 // closed notes a session's end.
 func (l *Ledger) closed(e Entry) {
 	l.mu.Lock()
@@ -203,6 +211,7 @@ type Account struct {
 	Reconnected int
 	Messages    Messages
 	Returns     []time.Duration
+	Away        []time.Duration // how long those that would come back and were not had been away when the load ended
 	Connections Connections
 }
 
@@ -213,7 +222,8 @@ func (l *Ledger) Account() Account {
 	a := Account{
 		Spec: l.Spec, Attempted: l.attempts, Succeeded: l.good, Outcomes: map[Outcome]uint64{}, Entries: append([]Entry(nil), l.entries...), Omitted: l.omitted,
 		Line: append([]Point(nil), l.line...), Sessions: l.sessions, Ended: l.ended, Reconnected: l.reconnected, Messages: l.messages, Returns: append([]time.Duration(nil), l.returnTimes...),
-		P50: us(l.latency.ValueAtQuantile(50)), P90: us(l.latency.ValueAtQuantile(90)), P99: us(l.latency.ValueAtQuantile(99)), Max: us(l.latency.Max()),
+		Away: append([]time.Duration(nil), l.awayTimes...),
+		P50:  us(l.latency.ValueAtQuantile(50)), P90: us(l.latency.ValueAtQuantile(90)), P99: us(l.latency.ValueAtQuantile(99)), Max: us(l.latency.Max()),
 	}
 	for o, n := range l.outcomes {
 		a.Outcomes[o] = n

@@ -78,14 +78,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
 	var left time.Time // when the last session ended
 	tries, connected := 0, 0
-	for ctx.Err() == nil {
+	for !over(ctx) {
 		began := time.Now()
 		one, cancel := context.WithTimeout(ctx, l.Spec.Timeout)
 		s, err := dial(one)
 		cancel()
 		if err != nil {
 			if over(ctx) {
-				return
+				break
 			}
 			var known *outcomeError
 			o, wire := causeOf(err, false)
@@ -108,11 +108,11 @@ func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
 				l.closed(e)
 				left, tries = e.At, 0
 				connected++
+				if over(ctx) {
+					return
+				}
 			case e.Outcome != OK: // a way there, and no answer: no session yet
 				l.failed(began, e.Outcome, e.Wire, e.Local)
-			}
-			if ctx.Err() != nil {
-				return
 			}
 		}
 		var pause time.Duration
@@ -128,8 +128,11 @@ func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
 		}
 		tries++
 		if !sleep(ctx, pause) {
-			return
+			break
 		}
+	}
+	if connected > 0 {
+		l.away(left)
 	}
 }
 

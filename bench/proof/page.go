@@ -18,7 +18,7 @@ var pageFS embed.FS
 // HTML writes the page: one file, nothing loaded from elsewhere, no script.
 func (p *Proof) HTML(w io.Writer) error {
 	t, err := template.New("page.html").Funcs(template.FuncMap{
-		"outcomes": outcomes, "back": back, "chart": chart, "groups": (*Run).groups, "late": lateCurve, "returns": returns, "mark": Verdict.mark, "style": func() template.CSS { return show.Style },
+		"outcomes": outcomes, "back": back, "notBack": notBack, "chart": chart, "groups": (*Run).groups, "late": lateCurve, "returns": returns, "mark": Verdict.mark, "style": func() template.CSS { return show.Style },
 		"when": func(s string) string {
 			at, err := time.Parse(time.RFC3339Nano, s)
 			if err != nil {
@@ -139,12 +139,14 @@ func lateCurve(r *Run) template.HTML {
 // returns draws how fast clients came back.
 func returns(r *Run) template.HTML {
 	var all []float64
+	away := 0
 	for i := range r.Loads {
 		if s := r.Loads[i].Sessions; s != nil {
 			for _, ms := range s.ReconnectMS {
 				all = append(all, ms/1e3)
 			}
+			away += s.Away
 		}
 	}
-	return show.Curve(all, "s until a client was back", "Reconnects, added up over the time they took")
+	return show.Histogram(all, away, "Reconnects by the time they took")
 }

@@ -41,7 +41,9 @@ type Threshold struct {
 	Name   string  `json:"name"`
 	Limit  float64 `json:"limit"`
 	Actual float64 `json:"actual"`
-	OK     bool    `json:"ok"`
+	// AtLeast: what was found is a lower bound, since it had not come to its end when the run did. It is never OK.
+	AtLeast bool `json:"at_least,omitempty"`
+	OK      bool `json:"ok"`
 }
 
 // Run is one trigger with what was before and after.
@@ -52,6 +54,7 @@ type Run struct {
 	Failures    []Failure `json:"failures"`
 	Omitted     uint64    `json:"failures_omitted"` // more than a ledger keeps
 	Unexplained int       `json:"unexplained"`
+	Advice      []string  `json:"advice"` // each begins with who could change something: "client: …" or "server: …"
 	Sidecars    []Sidecar `json:"sidecars"`
 	Exited      *float64  `json:"target_exited_s" jsonschema:"oneof_type=number;null"` // when the signalled process was gone; null: it was not seen to go
 	End         float64   `json:"end_s"`
@@ -107,9 +110,11 @@ type Sessions struct {
 	Ended       int               `json:"ended"` // by the server, or broken
 	Cut         int               `json:"cut"`   // of those, without its protocol's goodbye
 	Reconnected int               `json:"reconnected"`
+	Away        int               `json:"away"` // clients that would come back and were not when the run ended
 	Outcomes    map[string]uint64 `json:"outcomes"`
 	Messages    Messages          `json:"messages"`
 	ReconnectMS []float64         `json:"reconnect_ms"` // each return, sorted
+	AwayMS      []float64         `json:"away_ms"`      // how long each of those had been away, sorted
 }
 
 // Messages are counted by their numbers.

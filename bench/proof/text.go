@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/lastcall-proxy/lastcall/bench/show"
@@ -57,10 +58,16 @@ func (p *Proof) Text(w io.Writer) error {
 			l := &r.Loads[k]
 			o.f("%-12s %9d %9d %7d %7d %9.1f %9.1f %9.1f  %s\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Connections.Opened, l.Latency.P50, l.Latency.P99, l.Latency.Max, outcomes(l.Outcomes))
 			if s := l.Sessions; s != nil {
-				o.f("%-12s %d opened, %d ended by the far side, %d of them cut, %d came back%s; messages: %d sent, %d received, %d lost, %d twice, %d out of order, %d crossed a goodbye\n", "", s.Opened, s.Ended, s.Cut, s.Reconnected, back(s.ReconnectMS), s.Messages.Sent, s.Messages.Received, s.Messages.Lost, s.Messages.Duplicated, s.Messages.Reordered, s.Messages.Unanswered)
+				o.f("%-12s %d opened, %d ended by the far side, %d of them cut, %d came back%s%s; messages: %d sent, %d received, %d lost, %d twice, %d out of order, %d crossed a goodbye\n", "", s.Opened, s.Ended, s.Cut, s.Reconnected, back(s.ReconnectMS), notBack(s), s.Messages.Sent, s.Messages.Received, s.Messages.Lost, s.Messages.Duplicated, s.Messages.Reordered, s.Messages.Unanswered)
 			}
 		}
 		failureLines(o, r)
+		if len(r.Advice) > 0 {
+			o.f("\nadvice\n")
+		}
+		for _, a := range r.Advice {
+			o.f("  %s\n", a)
+		}
 		for k := range r.Sidecars {
 			s := &r.Sidecars[k]
 			o.f("\nsidecar %s: %s; %d late arrivals%s\n", s.Addr, outcomes(s.Fates), len(s.Late), lastOf(s.Late))
@@ -78,7 +85,7 @@ func (p *Proof) Text(w io.Writer) error {
 		if !t.OK {
 			mark = "OVER"
 		}
-		o.f("%-22s %10g %10g  %s\n", t.Name, t.Limit, math.Round(t.Actual*1000)/1000, mark)
+		o.f("%-22s %10g %10s  %s\n", t.Name, t.Limit, t.Found(), mark)
 	}
 	o.f("\nthe load side took %.1f s of CPU and %.0f MiB\n", p.Cost.CPU, p.Cost.Memory)
 	return o.err
@@ -157,6 +164,22 @@ func back(ms []float64) string {
 	return fmt.Sprintf(" (median %.0f ms, p99 %.0f ms)", ms[len(ms)/2], ms[min(len(ms)-1, len(ms)*99/100)])
 }
 
+func notBack(s *Sessions) string {
+	if s.Away == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d not by the end", s.Away)
+}
+
+// Found is what was found, for the eye.
+func (t Threshold) Found() string {
+	text := strconv.FormatFloat(math.Round(t.Actual*1000)/1000, 'f', -1, 64)
+	if t.AtLeast {
+		return "> " + text
+	}
+	return text
+}
+
 func lastOf(late []float64) string {
 	if len(late) == 0 {
 		return ""
@@ -177,7 +200,7 @@ func (p *Proof) Markdown(w io.Writer) error {
 		if !t.OK {
 			mark = "**over**"
 		}
-		o.f("| %s | %g | %g | %s |\n", t.Name, t.Limit, t.Actual, mark)
+		o.f("| %s | %g | %s | %s |\n", t.Name, t.Limit, t.Found(), mark)
 	}
 	for i := range p.Runs {
 		r := &p.Runs[i]
@@ -185,6 +208,12 @@ func (p *Proof) Markdown(w io.Writer) error {
 		for k := range r.Loads {
 			l := &r.Loads[k]
 			o.f("| %s | %d | %d | %d | %d | %.1f | %.1f | %s |\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Connections.Opened, l.Latency.P50, l.Latency.P99, outcomes(l.Outcomes))
+		}
+		for _, a := range r.Advice {
+			o.f("\n- %s", show.Markdown(a))
+		}
+		if len(r.Advice) > 0 {
+			o.f("\n")
 		}
 		if len(r.Failures) == 0 {
 			continue

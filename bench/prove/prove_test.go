@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -152,6 +153,32 @@ func TestEveryFailureHasACause(t *testing.T) {
 		if th.Name == "max_cut_streams" && !th.OK {
 			t.Errorf("sessions were cut: %+v", th)
 		}
+	}
+}
+
+// Clients that want to come back and find nobody are no reconnect of 0 s.
+func TestNobodyBackIsNotProven(t *testing.T) {
+	pod := newPod(t, true, "drain")
+	got := prove.Run(t.Context(), plan(t, append(pod.loads("")[4:], "tcp="+pod.tcp+",sessions=3,interval=50ms"), func(p *prove.Plan) {
+		p.Target, p.Sidecars, p.ReportFiles, p.Reconnect = signalTo(t, pod.target, ""), []string{pod.admin}, []string{pod.report}, load.Backoff
+		p.Limits.ReconnectP99 = time.Minute
+	}), io.Discard)
+	if got.Verdict != proof.NotProven || !strings.Contains(got.Reason, "12 of 12 clients were not back") {
+		t.Errorf("%s: %s", got.Verdict, got.Reason)
+	}
+	for _, l := range got.Runs[0].Loads {
+		if s := l.Sessions; s.Ended != 3 || s.Away != 3 || s.Reconnected != 0 || len(s.AwayMS) != 3 || s.AwayMS[0] < 100 {
+			t.Errorf("%s: %+v", l.Kind, s)
+		}
+		if !slices.ContainsFunc(got.Runs[0].Advice, func(a string) bool {
+			return strings.Contains(a, "3 clients were not back") && strings.HasSuffix(a, "("+l.Kind+")")
+		}) {
+			t.Errorf("%s: no advice in %q", l.Kind, got.Runs[0].Advice)
+		}
+	}
+	var text strings.Builder
+	if err := got.Text(&text); err != nil || !strings.Contains(text.String(), "0 came back, 3 not by the end") {
+		t.Errorf("%v: %s", err, text.String())
 	}
 }
 

@@ -210,6 +210,7 @@ func (r *run) finish(stop func(), wg *sync.WaitGroup, b proof.Baseline) {
 	for _, s := range r.sidecars {
 		res.Sidecars = append(res.Sidecars, s.told(r.zero))
 	}
+	res.Advice = res.Advise()
 	r.result = res
 }
 

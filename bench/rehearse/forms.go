@@ -69,12 +69,16 @@ func (r *Result) arrivals(class string) template.HTML {
 
 func (r *Result) returns() template.HTML {
 	var all []float64
+	never := 0
 	for _, c := range r.Clients {
-		if c.Reconnect != nil {
+		switch {
+		case c.Reconnect != nil:
 			all = append(all, *c.Reconnect/1e3)
+		case c.Outcome == "never":
+			never++
 		}
 	}
-	return show.Curve(all, "s until a client was back", "Reconnects, added up over the time they took")
+	return show.Histogram(all, never, "Reconnects by the time they took")
 }
 
 // headline says what was done.
