@@ -72,7 +72,8 @@ func chart(r *Run) template.HTML {
 	}
 	for at := math.Ceil(sc.from/step(sc)) * step(sc); at <= sc.to; at += step(sc) {
 		x := sc.x(at)
-		fmt.Fprintf(&b, `<line class="tick" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text class="axis" text-anchor="middle" x="%.1f" y="%g">%+g s</text>`, x, x, high-chartUnder, high-chartUnder+5, x, high-7, at)
+		text := min(x, chartWide-18) // the last one stays inside
+		fmt.Fprintf(&b, `<line class="tick" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text class="axis" text-anchor="middle" x="%.1f" y="%g">%+g s</text>`, x, x, high-chartUnder, high-chartUnder+5, text, high-7, at)
 	}
 	x := sc.x(0)
 	fmt.Fprintf(&b, `<line class="trigger" x1="%.1f" x2="%.1f" y1="%g" y2="%g"><title>the trigger</title></line></svg>`, x, x, chartTop-8, high-chartUnder)

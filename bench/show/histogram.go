@@ -41,8 +41,7 @@ func Histogram(seconds []float64, never int, label string) template.HTML {
 	if len(bars) == 0 {
 		return ""
 	}
-	const wide, high, left, under, over = 480.0, 170.0, 6.0, 26.0, 18.0
-	each := min((wide-left-70)/float64(len(bars)), 70)
+	each := min((wide-left-90)/float64(len(bars)), 70)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="small" viewBox="0 0 %g %g" role="img" aria-label="%s">`, wide, high, template.HTMLEscapeString(label))
 	x := left
@@ -50,8 +49,9 @@ func Histogram(seconds []float64, never int, label string) template.HTML {
 		class, name := "flight", ""
 		if never > 0 && i == len(bars)-1 {
 			class, name = "never", "not back"
-			if len(bars) > 1 {
-				x += 12
+			if i > 0 {
+				lastEdge(&b, x, to)
+				x += 24
 			}
 		} else {
 			name = spanOf(from + i)
@@ -68,11 +68,21 @@ func Histogram(seconds []float64, never int, label string) template.HTML {
 		}
 		x += each
 	}
-	if never == 0 && to < len(counts) {
-		fmt.Fprintf(&b, `<text class="axis" text-anchor="middle" x="%.1f" y="%g">%s</text>`, x-1, high-10, edges[to-1])
+	if never == 0 {
+		lastEdge(&b, x, to)
 	}
 	fmt.Fprintf(&b, `<line class="tick" x1="%g" x2="%.1f" y1="%g" y2="%g"/></svg>`, left, x, high-under, high-under)
 	return template.HTML(b.String()) //nolint:gosec // numbers and our own words, escaped
+}
+
+// A histogram's measures, in the units of its viewBox.
+const wide, high, left, under, over = 480.0, 170.0, 6.0, 26.0, 18.0
+
+// lastEdge names the edge behind bar i-1, if it has one.
+func lastEdge(b *strings.Builder, x float64, i int) {
+	if i < len(edges)+1 && i > 0 {
+		fmt.Fprintf(b, `<text class="axis" text-anchor="middle" x="%.1f" y="%g">%s</text>`, x-1, high-10, edges[i-1])
+	}
 }
 
 // spanOf names the bar before edge i.
