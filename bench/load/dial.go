@@ -12,17 +12,21 @@ import (
 )
 
 // connects counts a load's TCP connections: what the kernel counts, too.
-type connects struct{ opened, refused, failed atomic.Uint64 }
+type connects struct {
+	opened, refused, failed atomic.Uint64
+	books
+}
 
 // Connections are a load's, as its clients' kernel saw them.
 type Connections struct {
 	Opened  uint64 `json:"opened"`
 	Refused uint64 `json:"refused"` // RST to SYN, or right behind the handshake
 	Failed  uint64 `json:"failed"`  // no answer, no way, or given up
+	Bytes   Bytes  `json:"bytes"`
 }
 
 func (c *connects) now() Connections {
-	return Connections{Opened: c.opened.Load(), Refused: c.refused.Load(), Failed: c.failed.Load()}
+	return Connections{Opened: c.opened.Load(), Refused: c.refused.Load(), Failed: c.failed.Load(), Bytes: c.all.now()}
 }
 
 // connect opens a TCP connection to where new ones go.
@@ -33,6 +37,7 @@ func (e *endpoint) connect(ctx context.Context) (net.Conn, error) {
 	switch {
 	case err == nil:
 		e.opened.Add(1)
+		return e.count(c), nil
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
 		e.refused.Add(1)
 	default:

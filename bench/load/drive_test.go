@@ -43,7 +43,13 @@ func drive(t *testing.T, spec string, how load.Reconnect, d time.Duration, happe
 		happens()
 	}
 	<-done
-	return drv.Account()
+	got := drv.Account()
+	for _, e := range got.Entries {
+		if e.Local != "" && e.Bytes == (load.Bytes{}) {
+			t.Errorf("nothing went over the connection of %+v", e)
+		}
+	}
+	return got
 }
 
 // sort is a load as it is driven against an app: a kind, with what may vary.

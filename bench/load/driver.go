@@ -37,7 +37,7 @@ func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := NewLedger(s, start)
+	l := newLedger(s, start, &to.books)
 	d := &Driver{Ledger: l, to: to}
 	requests := func(one func() requester) func(context.Context) {
 		return func(ctx context.Context) { openLoop(ctx, l, one) }

@@ -21,7 +21,8 @@ type Entry struct {
 	Wire     string
 	Local    string // the client's address, which joins with the proxy's record
 	Session  bool
-	Attempt  int // of a session: how many times its client had connected before
+	Attempt  int   // of a session: how many times its client had connected before
+	Bytes    Bytes // of its connection, up to then
 	Messages Messages
 }
 
@@ -54,6 +55,7 @@ type Point struct {
 type Ledger struct {
 	Spec  Spec
 	start time.Time
+	books *books
 
 	mu       sync.Mutex
 	attempts uint64
@@ -74,10 +76,10 @@ type Ledger struct {
 	live        int             // sessions open now
 }
 
-// NewLedger begins an account at start.
-func NewLedger(s Spec, start time.Time) *Ledger {
+// newLedger begins an account at start.
+func newLedger(s Spec, start time.Time, b *books) *Ledger {
 	// 1 µs to 10 minutes with three figures.
-	return &Ledger{Spec: s, start: start, outcomes: map[Outcome]uint64{}, latency: hdrhistogram.New(1, 600e6, 3)}
+	return &Ledger{Spec: s, start: start, books: b, outcomes: map[Outcome]uint64{}, latency: hdrhistogram.New(1, 600e6, 3)}
 }
 
 func (l *Ledger) point(at time.Time) *Point {
@@ -134,6 +136,7 @@ func (l *Ledger) keep(e Entry) {
 		l.omitted++
 		return
 	}
+	e.Bytes = l.books.of(e.Local)
 	l.entries = append(l.entries, e)
 }
 

@@ -94,6 +94,13 @@ type Connections struct {
 	Opened  uint64 `json:"opened"`
 	Refused uint64 `json:"refused"` // nobody listened, or took it
 	Failed  uint64 `json:"failed"`  // no answer, no way, or given up
+	Bytes   Bytes  `json:"bytes"`
+}
+
+// Bytes are what went over TCP, the framing of TLS and of the protocol among them.
+type Bytes struct {
+	Sent     uint64 `json:"sent"`
+	Received uint64 `json:"received"`
 }
 
 // Latency is of good requests, from the moment each was due.
@@ -148,6 +155,7 @@ type Failure struct {
 	Fate       string  `json:"fate,omitempty"` // what the sidecar says of it
 	Local      string  `json:"local,omitempty"`
 	Session    bool    `json:"session,omitempty"`
+	Bytes      *Bytes  `json:"bytes,omitempty"` // of its connection up to then, earlier requests' among them
 }
 
 // Sidecar is what one sidecar has told.

@@ -137,6 +137,10 @@ func failures(a *load.Account, j *joiner, zero time.Time, phases []proof.Phase) 
 		}
 		v := proof.Failure{At: seconds(e.At.Sub(zero)), Kind: string(a.Spec.Kind), Outcome: string(e.Outcome), Wire: e.Wire, Local: e.Local, Session: e.Session}
 		v.Phase = phaseOf(phases, v.At)
+		if e.Local != "" {
+			b := proof.Bytes(e.Bytes)
+			v.Bytes = &b
+		}
 		var f *fact
 		if v.Attributed, f = j.attribute(e); f != nil {
 			v.FateID = f.id
