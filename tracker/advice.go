@@ -121,18 +121,29 @@ func quantiles(lives []lifetime, shares ...float64) []Estimate {
 	return out
 }
 
-func advise(lives []lifetime, lastLate [numWhats]int64) Advice {
+// untilTheEnd is how close to the report, of a drain several times as long, a late arrival tells that they had not ceased: no lameduck covers clients that are
+// not sent elsewhere.
+const untilTheEnd = int64(time.Second)
+
+func advise(lives []lifetime, lastLate [numWhats]int64, took int64) Advice {
 	q := quantiles(lives, 0.5, 0.9, 0.99)
 	a := Advice{GracePeriod: GraceAdvice{P50: q[0], P90: q[1], P99: q[2]}}
-	if len(lives) == 0 {
+	switch {
+	case len(lives) == 0:
 		a.Notes = append(a.Notes, "grace period: unknown, no stream was in flight when the drain began")
-	} else {
+	case q[0].AtLeast && q[2].AtLeast && !slices.ContainsFunc(lives, func(l lifetime) bool { return !l.cutOff }):
+		a.Notes = append(a.Notes, fmt.Sprintf("grace period: unknown, none of %d survivors came to an end by itself; the oldest lived %s", len(lives), q[0].Seconds.Duration().Round(100*time.Millisecond)))
+	default:
 		a.Notes = append(a.Notes, fmt.Sprintf("grace period that lets survivors finish by themselves: half of them %s, 90%% %s, 99%% %s (of %d)",
 			q[0], q[1], q[2], len(lives)))
 	}
 	if last := max(lastLate[WhatConnection], lastLate[WhatStream]); last >= 0 {
 		a.Lameduck = Estimate{Known: true, Seconds: Seconds(math.Ceil(float64(last)/1e8) / 10)}
-		a.Notes = append(a.Notes, fmt.Sprintf("lameduck that covers the last late arrival: %s", a.Lameduck))
+		note := fmt.Sprintf("lameduck that covers the last late arrival: %s", a.Lameduck)
+		if took-last < untilTheEnd && took > 3*untilTheEnd {
+			note += "; they came until the end, so clients are not sent elsewhere yet (readiness, endpoints)"
+		}
+		a.Notes = append(a.Notes, note)
 	} else {
 		a.Notes = append(a.Notes, "lameduck: unknown, nothing arrived late")
 	}

@@ -114,7 +114,7 @@ func (r *Registry) Report() Report {
 	rep.Drained.Connections, rep.Drained.Streams = fateMap(&sum.fates[WhatConnection]), fateMap(&sum.fates[WhatStream])
 	rep.Late = LateReport{Connections: sum.lateAnswers(WhatConnection), Streams: sum.lateAnswers(WhatStream)}
 	lives := rep.Survivors.fill(&sum, r.openSurvivors(&sum), c.At)
-	rep.Advice = advise(lives, sum.lastLate)
+	rep.Advice = advise(lives, sum.lastLate, c.At-facts.startedAt)
 	return rep
 }
 

@@ -155,6 +155,13 @@ func TestAdviceLameduck(t *testing.T) {
 	if got := reg.Report().Advice.Lameduck; got != (Estimate{Known: true, Seconds: 7.4}) {
 		t.Errorf("lameduck: got %+v, want 7.4s", got)
 	}
+	if notes := strings.Join(reg.Report().Advice.Notes, "\n"); !strings.Contains(notes, "they came until the end") {
+		t.Errorf("notes: %s", notes)
+	}
+	clk.advance(5)
+	if notes := strings.Join(reg.Report().Advice.Notes, "\n"); strings.Contains(notes, "they came until the end") || !strings.Contains(notes, "7.4s") {
+		t.Errorf("notes: %s", notes)
+	}
 	c.End(End{Fate: Rejected, By: ByLastcall})
 }
 

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// turnedAway is a connection that was reset before its client knew that it had one: a listener that closes resets what waits in
+// TurnedAway is what was seen of a connection that was reset before its client knew that it had one: a listener that closes resets what waits in
 // its queue (Linux, inet_csk_listen_stop). Nothing was sent, so it is a refusal. The client never learns its own port then.
-const turnedAway = "RST before anything was sent"
+const TurnedAway = "RST before anything was sent"
 
 // causeOf turns a client's error into an outcome and what was seen on the wire. begun says that a part of the answer had
 // come.
@@ -49,7 +49,7 @@ func causeOf(err error, begun bool) (Outcome, string) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused, "RST to SYN"
 	case errors.Is(err, syscall.ECONNRESET) && errors.As(err, &op) && op.Op == "dial":
-		return Refused, turnedAway
+		return Refused, TurnedAway
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return Reset, "RST"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
@@ -80,7 +80,7 @@ func grpcCause(err error) (Outcome, string) {
 	case strings.Contains(text, "connection refused"):
 		return Refused, "RST to SYN"
 	case strings.Contains(text, "Error while dialing") && strings.Contains(text, "connection reset by peer"):
-		return Refused, turnedAway
+		return Refused, TurnedAway
 	case strings.Contains(text, "error reading from server: EOF"), strings.Contains(text, "server closed the stream without sending trailers"):
 		return Closed, "FIN"
 	case strings.Contains(text, "connection reset by peer"), strings.Contains(text, "broken pipe"):

@@ -25,7 +25,7 @@ func TestCauseOf(t *testing.T) {
 		wire  string
 	}{
 		{op("dial", syscall.ECONNREFUSED), false, Refused, "RST to SYN"},
-		{op("dial", syscall.ECONNRESET), false, Refused, turnedAway},
+		{op("dial", syscall.ECONNRESET), false, Refused, TurnedAway},
 		{op("dial", syscall.ETIMEDOUT), false, Unreachable, "no way there"},
 		{op("read", syscall.ECONNRESET), false, Reset, "RST"},
 		{op("write", syscall.EPIPE), false, Reset, "RST"},

@@ -64,6 +64,7 @@ func TestResumeInsideAnEvent(t *testing.T) {
 	asked := make(chan string, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Header.Get("Last-Event-ID")
+		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "id: 1\ndata: x\n\nid: 2\ndata: x\n\nid: 3\ndata: x\n")
 	}))
 	defer srv.Close()
@@ -105,6 +106,18 @@ func TestUploadCount(t *testing.T) {
 	}
 }
 
+// An answer that is no event stream is not waited at for events.
+func TestNoEventStream(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "hello")
+	}))
+	defer srv.Close()
+	got := drive(t, "sse="+srv.URL+",sessions=1", load.Never, time.Second, nil)
+	if len(got.Entries) != 1 || got.Entries[0].Outcome != load.Protocol || got.Entries[0].Wire != `an answer of type "text/plain", no event stream` {
+		t.Errorf("%+v", got.Entries)
+	}
+}
+
 // A line without an end is an end of its own.
 func TestEndlessLine(t *testing.T) {
 	if testing.Short() {
@@ -112,6 +125,7 @@ func TestEndlessLine(t *testing.T) {
 	}
 	line := bytes.Repeat([]byte("x"), 1<<20)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
 		for r.Context().Err() == nil {
 			if _, err := w.Write(line); err != nil {
 				return

@@ -108,11 +108,16 @@ func ParseSpec(text string) (Spec, error) {
 	}
 	parts := strings.Split(rest, ",")
 	s := Spec{Kind: Kind(kind), Target: parts[0]}
+	seen := map[string]bool{}
 	for _, p := range parts[1:] {
 		key, v, ok := strings.Cut(p, "=")
 		if !ok {
 			return s, fmt.Errorf("%q: want key=value", p)
 		}
+		if seen[key] {
+			return s, fmt.Errorf("%s=%s: was there already", key, v)
+		}
+		seen[key] = true
 		if err := s.set(key, v); err != nil {
 			return s, fmt.Errorf("%s=%s: %w", key, v, err)
 		}
@@ -120,42 +125,78 @@ func ParseSpec(text string) (Spec, error) {
 	return s, s.Validate()
 }
 
-func (s *Spec) set(key, v string) (err error) {
+// set takes one value. A zero is refused where it would become the default.
+func (s *Spec) set(key, v string) error {
 	switch key {
 	case "rate":
-		s.Rate, err = strconv.ParseFloat(v, 64)
+		return number(&s.Rate, v, "a number of requests a second", func(t string) (float64, error) { return strconv.ParseFloat(t, 64) })
 	case "conns":
-		s.Conns, err = strconv.Atoi(v)
+		return number(&s.Conns, v, "a whole number", strconv.Atoi)
 	case "sessions":
-		s.Sessions, err = strconv.Atoi(v)
-	case "interval":
-		s.Interval, err = time.ParseDuration(v)
-	case "timeout":
-		s.Timeout, err = time.ParseDuration(v)
+		return number(&s.Sessions, v, "a whole number", strconv.Atoi)
 	case "size":
-		s.Size, err = strconv.Atoi(v)
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return errors.New("want a number of bytes")
+		}
+		s.Size = n
+	case "interval":
+		return number(&s.Interval, v, aDuration, time.ParseDuration)
+	case "timeout":
+		return number(&s.Timeout, v, aDuration, time.ParseDuration)
+	case "over":
+		return number(&s.Over, v, aDuration, time.ParseDuration)
+	case "lag":
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return errors.New("want " + aDuration)
+		}
+		s.Lag = d
 	case "data":
-		s.Data, err = base64.StdEncoding.DecodeString(v)
+		b, err := base64.StdEncoding.DecodeString(v)
+		if err != nil {
+			return errors.New("want base64")
+		}
+		s.Data = b
 	case "retry":
 		s.Retry = v
 	case "ready":
 		s.Ready = v
 	case "next":
 		s.Next = v
-	case "lag":
-		s.Lag, err = time.ParseDuration(v)
-	case "insecure":
-		s.Insecure, err = strconv.ParseBool(v)
 	case "mode":
 		s.Mode = Mode(v)
-	case "over":
-		s.Over, err = time.ParseDuration(v)
+	case "insecure":
+		return truth(&s.Insecure, v)
 	case "resume":
-		s.Resume, err = strconv.ParseBool(v)
+		return truth(&s.Resume, v)
 	default:
-		return errors.New("unknown key")
+		return errors.New("unknown key; the keys are rate, conns, sessions, interval, timeout, size, over, data, mode, resume, retry, insecure, ready, next, lag")
 	}
-	return err
+	return nil
+}
+
+const aDuration = "a duration such as 5s"
+
+func number[T int | float64 | time.Duration](to *T, v, want string, parse func(string) (T, error)) error {
+	n, err := parse(v)
+	if err != nil {
+		return errors.New("want " + want)
+	}
+	if !(n > 0) {
+		return errors.New("want " + want + ", more than 0")
+	}
+	*to = n
+	return nil
+}
+
+func truth(to *bool, v string) error {
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return errors.New("want true or false")
+	}
+	*to = b
+	return nil
 }
 
 // Validate fills in defaults and finds what can't be.
@@ -203,7 +244,7 @@ func (s *Spec) Validate() error {
 	case s.Lag < 0 || s.Lag > 0 && s.Next == "":
 		return errors.New("lag: must not be negative, and needs next")
 	case !s.modeFits():
-		return fmt.Errorf("mode: want echo or push for websocket, bidi, server or client for grpc-stream; %s has none other", s.Kind)
+		return fmt.Errorf("mode=%s: not for %s: websocket has echo and push, grpc-stream bidi, server and client", s.Mode, s.Kind)
 	case s.Over < 0 || s.Over > 0 && (s.Size == 0 || s.Kind != HTTP1 && s.Kind != HTTP1New && s.Kind != HTTP2):
 		return errors.New("over: needs an HTTP kind and size, and must not be negative")
 	case s.Over >= s.Timeout && s.Over > 0:
@@ -247,10 +288,25 @@ type endpoint struct {
 	path   string // with query; gRPC: the method
 }
 
+// schemes are those that the kind's URLs may have.
+func (s *Spec) schemes() []string {
+	switch s.Kind {
+	case WebSocket:
+		return []string{"ws", "wss", "http", "https"}
+	case GRPCUnary, GRPCStream:
+		return []string{"grpc", "grpcs", "http", "https"}
+	case TCP:
+		return []string{"tcp", "tls"}
+	case HTTP1, HTTP1New, HTTP2, SSE:
+	}
+	return []string{"http", "https"}
+}
+
 // address takes a URL or host:port, for gRPC also host:port/package.Service/Method.
 func (s *Spec) address() (endpoint, error) {
 	text := s.Target
-	if !strings.Contains(text, "://") {
+	bare := !strings.Contains(text, "://")
+	if bare {
 		scheme := "http"
 		if s.Kind == TCP {
 			scheme = "tcp"
@@ -263,13 +319,19 @@ func (s *Spec) address() (endpoint, error) {
 	}
 	e := endpoint{host: u.Hostname(), path: u.RequestURI()}
 	port := u.Port()
+	switch {
+	case !slices.Contains(s.schemes(), u.Scheme):
+		return e, fmt.Errorf("scheme %q: %s has %s", u.Scheme, s.Kind, strings.Join(s.schemes(), ", "))
+	case bare && port == "":
+		return e, errors.New("want host:port, or a URL")
+	case s.Kind == TCP && e.path != "/":
+		return e, errors.New("want host:port: TCP has no path")
+	}
 	switch u.Scheme {
 	case "http", "ws", "tcp", "grpc":
 		port = orElse(port, "80")
 	case "https", "wss", "tls", "grpcs":
 		port, e.secure = orElse(port, "443"), true
-	default:
-		return e, fmt.Errorf("scheme %q", u.Scheme)
 	}
 	if e.host == "" {
 		return e, errors.New("no host")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"time"
@@ -84,6 +85,10 @@ func dialSSE(ctx context.Context, s Spec, to endpoint, last string) (*events, er
 	if res.StatusCode != http.StatusOK {
 		leave()
 		return nil, &outcomeError{Status, fmt.Sprintf("HTTP %d", res.StatusCode), conn.LocalAddr().String()}
+	}
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
+		leave()
+		return nil, &outcomeError{Protocol, fmt.Sprintf("an answer of type %q, no event stream", kind), conn.LocalAddr().String()}
 	}
 	return &events{res: res, r: bufio.NewReader(res.Body), addr: conn.LocalAddr().String(), id: last, last: last, leave: leave}, nil
 }

@@ -25,7 +25,7 @@ func (p *Proof) JUnit(w io.Writer) error {
 	for _, t := range p.Thresholds {
 		c := show.Case{Name: t.Name}
 		if !t.OK {
-			c.Failure = &show.Message{Message: fmt.Sprintf("%s, at most %g", t.Found(), t.Limit), Type: "threshold", Text: detail.String()}
+			c.Failure = &show.Message{Message: fmt.Sprintf("%s, at most %s", t.Found(), t.AtMost()), Type: "threshold", Text: detail.String()}
 		}
 		cases = append(cases, c)
 	}

@@ -56,8 +56,12 @@ type Run struct {
 	Unexplained int       `json:"unexplained"`
 	Advice      []string  `json:"advice"` // each begins with who could change something: "client: …" or "server: …"
 	Sidecars    []Sidecar `json:"sidecars"`
-	Exited      *float64  `json:"target_exited_s" jsonschema:"oneof_type=number;null"` // when the signalled process was gone; null: it was not seen to go
-	End         float64   `json:"end_s"`
+	// Unfinished is the phase of a sidecar's drain that had not come to its end, nor to the closing window, when the loads
+	// stopped: there is no verdict then.
+	Unfinished string   `json:"unfinished_phase,omitempty"`
+	Running    bool     `json:"target_running"`                                      // the signalled process was there when the loads stopped
+	Exited     *float64 `json:"target_exited_s" jsonschema:"oneof_type=number;null"` // when the signalled process was gone; null: it was not seen to go
+	End        float64  `json:"end_s"`
 }
 
 // Baseline is the steady time before the trigger.

@@ -56,7 +56,7 @@ func (p *Proof) Text(w io.Writer) error {
 		o.f("\n%-12s %9s %9s %7s %7s %9s %9s %9s  %s\n", "LOAD", "ATTEMPTS", "GOOD", "FAILED", "CONNS", "P50 MS", "P99 MS", "MAX MS", "OUTCOMES")
 		for k := range r.Loads {
 			l := &r.Loads[k]
-			o.f("%-12s %9d %9d %7d %7d %9.1f %9.1f %9.1f  %s\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Connections.Opened, l.Latency.P50, l.Latency.P99, l.Latency.Max, outcomes(l.Outcomes))
+			o.f("%-12s %9d %9d %7d %7d %9s %9s %9s  %s\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Connections.Opened, l.MS(l.Latency.P50), l.MS(l.Latency.P99), l.MS(l.Latency.Max), outcomes(l.Outcomes))
 			if s := l.Sessions; s != nil {
 				o.f("%-12s %d opened, %d ended by the far side, %d of them cut, %d came back%s%s; messages: %d sent, %d received, %d lost, %d twice, %d out of order, %d crossed a goodbye\n", "", s.Opened, s.Ended, s.Cut, s.Reconnected, back(s.ReconnectMS), notBack(s), s.Messages.Sent, s.Messages.Received, s.Messages.Lost, s.Messages.Duplicated, s.Messages.Reordered, s.Messages.Unanswered)
 			}
@@ -85,10 +85,23 @@ func (p *Proof) Text(w io.Writer) error {
 		if !t.OK {
 			mark = "OVER"
 		}
-		o.f("%-22s %10g %10s  %s\n", t.Name, t.Limit, t.Found(), mark)
+		o.f("%-22s %10s %10s  %s\n", t.Name, t.AtMost(), t.Found(), mark)
 	}
 	o.f("\nthe load side took %.1f s of CPU and %.0f MiB\n", p.Cost.CPU, p.Cost.Memory)
 	return o.err
+}
+
+// sessionRows is the table of the long-lived kinds in Markdown.
+func sessionRows(o *writer, r *Run) {
+	if !slices.ContainsFunc(r.Loads, func(l Load) bool { return l.Sessions != nil }) {
+		return
+	}
+	o.f("\n| sessions | opened | ended | cut | came back | not by the end | messages lost | twice | out of order |\n|---|---|---|---|---|---|---|---|---|\n")
+	for k := range r.Loads {
+		if s := r.Loads[k].Sessions; s != nil {
+			o.f("| %s | %d | %d | %d | %d%s | %d | %d | %d | %d |\n", r.Loads[k].Kind, s.Opened, s.Ended, s.Cut, s.Reconnected, back(s.ReconnectMS), s.Away, s.Messages.Lost, s.Messages.Duplicated, s.Messages.Reordered)
+		}
+	}
 }
 
 // group is failures of one sort.
@@ -127,17 +140,21 @@ const maxGroups = 20
 
 func failureLines(o *writer, r *Run) {
 	if len(r.Failures) == 0 {
-		o.f("\nno client saw anything go wrong\n")
+		if r.nothing() {
+			o.f("\nno client saw anything go wrong, and none saw anything come\n")
+		} else {
+			o.f("\nno client saw anything go wrong\n")
+		}
 		return
 	}
-	o.f("\n%6s %-12s %-12s %-14s %-12s %s\n", "COUNT", "PHASE", "LOAD", "OUTCOME", "WHOSE DOING", "WHAT")
+	o.f("\n%6s %-12s %-12s %-18s %-12s %s\n", "COUNT", "PHASE", "LOAD", "OUTCOME", "WHOSE DOING", "WHAT")
 	groups := r.groups()
 	for _, g := range groups[:min(len(groups), maxGroups)] {
-		what := fmt.Sprintf("%s, %+.1f s to %+.1f s", g.Wire, g.First, g.Last)
+		what := strings.TrimPrefix(fmt.Sprintf("%s, %+.1f s to %+.1f s", g.Wire, g.First, g.Last), ", ")
 		if g.FateID != "" {
 			what += fmt.Sprintf("; first is %s, %s", g.FateID, g.Fate)
 		}
-		o.f("%6d %-12s %-12s %-14s %-12s %s\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, what)
+		o.f("%6d %-12s %-12s %-18s %-12s %s\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, what)
 	}
 	if n := len(groups) - maxGroups; n > 0 {
 		o.f("and %d more sorts\n", n)
@@ -173,11 +190,34 @@ func notBack(s *Sessions) string {
 
 // Found is what was found, for the eye.
 func (t Threshold) Found() string {
-	text := strconv.FormatFloat(math.Round(t.Actual*1000)/1000, 'f', -1, 64)
 	if t.AtLeast {
-		return "> " + text
+		return "> " + t.value(t.Actual)
+	}
+	return t.value(t.Actual)
+}
+
+// AtMost is the limit, for the eye.
+func (t Threshold) AtMost() string { return t.value(t.Limit) }
+
+func (t Threshold) value(v float64) string {
+	text := strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64)
+	if strings.HasSuffix(t.Name, "_p99") {
+		text += " s"
 	}
 	return text
+}
+
+// MS is a latency of the load's; a session has none.
+func (l Load) MS(v float64) string {
+	if l.Sessions != nil {
+		return "-"
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64)
+}
+
+// nothing says that no load had an answer.
+func (r *Run) nothing() bool {
+	return !slices.ContainsFunc(r.Loads, func(l Load) bool { return l.Succeeded > 0 })
 }
 
 func lastOf(late []float64) string {
@@ -200,27 +240,34 @@ func (p *Proof) Markdown(w io.Writer) error {
 		if !t.OK {
 			mark = "**over**"
 		}
-		o.f("| %s | %g | %s | %s |\n", t.Name, t.Limit, t.Found(), mark)
+		o.f("| %s | %s | %s | %s |\n", t.Name, t.AtMost(), t.Found(), mark)
 	}
 	for i := range p.Runs {
 		r := &p.Runs[i]
 		o.f("\n### Run %d\n\n| load | attempts | good | failed | connections | p50 ms | p99 ms | outcomes |\n|---|---|---|---|---|---|---|---|\n", i+1)
 		for k := range r.Loads {
 			l := &r.Loads[k]
-			o.f("| %s | %d | %d | %d | %d | %.1f | %.1f | %s |\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Connections.Opened, l.Latency.P50, l.Latency.P99, outcomes(l.Outcomes))
+			o.f("| %s | %d | %d | %d | %d | %s | %s | %s |\n", l.Kind, l.Attempted, l.Succeeded, l.Failed, l.Connections.Opened, l.MS(l.Latency.P50), l.MS(l.Latency.P99), outcomes(l.Outcomes))
+		}
+		sessionRows(o, r)
+		for _, ph := range r.Phases {
+			o.f("\n- %s: %+.1f s to %+.1f s", ph.Name, ph.From, ph.To)
+		}
+		for k := range r.Sidecars {
+			for _, a := range r.Sidecars[k].Advice {
+				o.f("\n- sidecar %s: %s", show.Markdown(r.Sidecars[k].Addr), show.Markdown(a))
+			}
 		}
 		for _, a := range r.Advice {
 			o.f("\n- %s", show.Markdown(a))
 		}
-		if len(r.Advice) > 0 {
-			o.f("\n")
-		}
+		o.f("\n")
 		if len(r.Failures) == 0 {
 			continue
 		}
-		o.f("\n| count | phase | load | outcome | whose doing | what |\n|---|---|---|---|---|---|\n")
+		o.f("\n| count | phase | load | outcome | whose doing | when | what |\n|---|---|---|---|---|---|---|\n")
 		for _, g := range r.groups() {
-			o.f("| %d | %s | %s | %s | %s | %s |\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, show.Markdown(strings.TrimSpace(g.Wire+" "+g.FateID+" "+g.Fate)))
+			o.f("| %d | %s | %s | %s | %s | %+.1f s to %+.1f s | %s |\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, g.First, g.Last, show.Markdown(strings.TrimSpace(g.Wire+" "+g.FateID+" "+g.Fate)))
 		}
 	}
 	return o.err

@@ -26,20 +26,56 @@ func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 1e4
 // joiner finds the fate behind a failure.
 type joiner struct {
 	facts    map[string][]*fact // by the client's address
+	turned   []*fact            // connections that were turned away, in order: their clients may not know their own address
+	claimed  map[*fact]bool     // of those, the ones that a failure has
 	sidecars []*watched
 }
 
 func newJoiner(sidecars []*watched) *joiner {
-	j := &joiner{facts: map[string][]*fact{}, sidecars: sidecars}
+	j := &joiner{facts: map[string][]*fact{}, claimed: map[*fact]bool{}, sidecars: sidecars}
 	for _, s := range sidecars {
 		s.mu.Lock()
 		for i := range s.facts {
 			f := &s.facts[i]
 			j.facts[f.client] = append(j.facts[f.client], f)
+			if !f.stream && (f.fate == "unreachable" || f.fate == "rejected") {
+				j.turned = append(j.turned, f)
+			}
 		}
 		s.mu.Unlock()
 	}
+	slices.SortStableFunc(j.turned, func(a, b *fact) int { return a.opened.Compare(b.opened) })
 	return j
+}
+
+// claim finds a connection that was turned away when the client's was, and that is no other client's.
+func (j *joiner) claim(e *load.Entry) *fact {
+	i, _ := slices.BinarySearchFunc(j.turned, e.Began.Add(-slack), func(f *fact, at time.Time) int { return f.opened.Compare(at) })
+	for ; i < len(j.turned) && !j.turned[i].opened.After(e.At.Add(slack)); i++ {
+		if f := j.turned[i]; !j.claimed[f] {
+			j.claimed[f] = true
+			return f
+		}
+	}
+	return nil
+}
+
+// died says whether a sidecar went without a word when the client saw its failure: a process that was killed leaves no record.
+func (j *joiner) died(e *load.Entry) bool {
+	for _, s := range j.sidecars {
+		s.mu.Lock()
+		gone, said := s.gone, s.closed()
+		s.mu.Unlock()
+		if !gone.IsZero() && said.Equal(gone) && e.At.After(gone.Add(-slack)) && e.At.Before(gone.Add(slack)) {
+			return true
+		}
+	}
+	return false
+}
+
+// broken says whether a request's connection ended under it.
+func broken(e *load.Entry) bool {
+	return e.Outcome == load.Closed || e.Outcome == load.Reset || e.Outcome == load.Truncated
 }
 
 // find is the record that lived when the client saw its failure: the end that lies nearest, a stream's before its
@@ -62,6 +98,9 @@ func (j *joiner) find(e *load.Entry) *fact {
 		}
 		if e.Outcome == load.StreamRefused && f.stream && f.fate == "completed" {
 			continue // not this one: a stream above a GOAWAY's last id may never have been sent; its connection tells whose GOAWAY
+		}
+		if broken(e) && !e.Session && f.stream && f.fate == "completed" {
+			continue // nor this: it is an earlier request's, which had its answer
 		}
 		if best == nil || rank(f) > rank(best) || rank(f) == rank(best) && apart(f) < apart(best) {
 			best = f
@@ -88,6 +127,11 @@ func (j *joiner) unaccepted(e *load.Entry) bool {
 func (j *joiner) attribute(e *load.Entry) (party string, f *fact) {
 	switch e.Outcome {
 	case load.Refused:
+		if e.Wire == load.TurnedAway {
+			if f := j.claim(e); f != nil {
+				return f.by, f
+			}
+		}
 		return byTarget, nil
 	case load.Unreachable, load.Overflow:
 		return unexplained, nil
@@ -106,7 +150,7 @@ func (j *joiner) attribute(e *load.Entry) (party string, f *fact) {
 	}
 	f = j.find(e)
 	switch {
-	case f == nil && e.Outcome == load.Reset && j.unaccepted(e):
+	case f == nil && (e.Outcome == load.Reset && j.unaccepted(e) || broken(e) && j.died(e)):
 		return byTarget, nil
 	case f == nil:
 		return unexplained, nil
@@ -161,6 +205,25 @@ func phaseOf(phases []proof.Phase, at float64) string {
 		}
 	}
 	return "before"
+}
+
+// unfinished is the phase in which a drain was at that time if it had still to tell its streams to end; "": it had come further,
+// or there was none.
+func unfinished(sidecars []*watched, at time.Time) string {
+	for _, s := range sidecars {
+		s.mu.Lock()
+		phase, gone := "", s.gone
+		for _, p := range s.phases {
+			if !p.at.After(at) {
+				phase = p.name
+			}
+		}
+		s.mu.Unlock()
+		if (phase == "lameduck" || phase == "draining") && (gone.IsZero() || gone.After(at)) {
+			return phase
+		}
+	}
+	return ""
 }
 
 // phasesOf is the run's course: the first sidecar's phases, or, without one, what was seen of the target.

@@ -3,15 +3,12 @@
 package prove
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"syscall"
 	"time"
 
-	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
 	"github.com/lastcall-proxy/lastcall/bench/load"
@@ -87,128 +84,6 @@ func (p *Plan) Validate() error {
 		return errors.New("--max-reconnect-p99: nobody comes back with --reconnect never")
 	}
 	return nil
-}
-
-// file is the plan file's form: the flags' names in snake_case.
-type file struct {
-	Load              []string `yaml:"load"`
-	SignalPID         int      `yaml:"signal_pid"`
-	Signal            string   `yaml:"signal"`
-	Exec              string   `yaml:"exec"`
-	None              bool     `yaml:"none"`
-	Warmup            *dur     `yaml:"warmup"`
-	Baseline          *dur     `yaml:"baseline"`
-	For               *dur     `yaml:"for"`
-	Settle            *dur     `yaml:"settle"`
-	Repeat            *int     `yaml:"repeat"`
-	Sidecar           []string `yaml:"sidecar"`
-	SidecarTokenFile  string   `yaml:"sidecar_token_file"`
-	ReportFile        []string `yaml:"report_file"`
-	Reconnect         string   `yaml:"reconnect"`
-	MaxFailedRequests *int     `yaml:"max_failed_requests"`
-	MaxUnexplained    *int     `yaml:"max_unexplained"`
-	MaxCutStreams     *int     `yaml:"max_cut_streams"`
-	MaxLostMessages   *int     `yaml:"max_lost_messages"`
-	MaxReconnectP99   *dur     `yaml:"max_reconnect_p99"`
-}
-
-type dur time.Duration
-
-// UnmarshalYAML reads 5s; the error names the line.
-func (d *dur) UnmarshalYAML(n *yaml.Node) error {
-	v, err := time.ParseDuration(n.Value)
-	if err != nil {
-		return fmt.Errorf("line %d: %q is no duration such as 5s", n.Line, n.Value)
-	}
-	*d = dur(v)
-	return nil
-}
-
-// ReadPlan reads a plan file into p. Every error names its line.
-func ReadPlan(b []byte, p *Plan) error {
-	dec := yaml.NewDecoder(bytes.NewReader(b))
-	dec.KnownFields(true)
-	var f file
-	if err := dec.Decode(&f); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("line 1: the plan is empty")
-		}
-		return errors.New(strings.TrimSpace(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n")))
-	}
-	if err := dec.Decode(new(file)); !errors.Is(err, io.EOF) {
-		return errors.New("more than one document")
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(b, &doc); err != nil {
-		return err
-	}
-	at := func(key string, i int) int { return lineOf(&doc, key, i) }
-	for i, text := range f.Load {
-		s, err := load.ParseSpec(text)
-		if err != nil {
-			return fmt.Errorf("line %d: load: %w", at("load", i), err)
-		}
-		p.Loads = append(p.Loads, s)
-	}
-	set := func(to *time.Duration, v *dur) {
-		if v != nil {
-			*to = time.Duration(*v)
-		}
-	}
-	set(&p.Warmup, f.Warmup)
-	set(&p.Baseline, f.Baseline)
-	set(&p.For, f.For)
-	set(&p.Settle, f.Settle)
-	set(&p.Limits.ReconnectP99, f.MaxReconnectP99)
-	for to, v := range map[*int]*int{&p.Repeat: f.Repeat, &p.Limits.FailedRequests: f.MaxFailedRequests, &p.Limits.Unexplained: f.MaxUnexplained, &p.Limits.CutStreams: f.MaxCutStreams, &p.Limits.LostMessages: f.MaxLostMessages} {
-		if v != nil {
-			*to = *v
-		}
-	}
-	p.Sidecars, p.ReportFiles, p.TokenFile = append(p.Sidecars, f.Sidecar...), append(p.ReportFiles, f.ReportFile...), f.SidecarTokenFile
-	if f.Reconnect != "" {
-		p.Reconnect = load.Reconnect(f.Reconnect)
-	}
-	target, err := NewTarget(f.SignalPID, f.Signal, f.Exec, f.None)
-	if err != nil {
-		line := 0
-		for _, key := range []string{"signal_pid", "signal", "exec", "none"} {
-			line = max(line, at(key, -1))
-		}
-		return fmt.Errorf("line %d: %w", max(line, 1), err)
-	}
-	if target != nil {
-		p.Target = target
-	}
-	if err := p.Validate(); err != nil {
-		for _, key := range []string{"baseline", "warmup", "for", "settle", "repeat", "reconnect", "max_failed_requests", "max_unexplained", "max_reconnect_p99", "max_cut_streams", "max_lost_messages"} {
-			if strings.Contains(err.Error(), "--"+strings.ReplaceAll(key, "_", "-")) {
-				if line := at(key, -1); line > 0 {
-					return fmt.Errorf("line %d: %w", line, err)
-				}
-			}
-		}
-		return err
-	}
-	return nil
-}
-
-// lineOf finds a key of the top level, or its i-th item; 0: it is not there.
-func lineOf(doc *yaml.Node, key string, i int) int {
-	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
-		return 0
-	}
-	top := doc.Content[0].Content
-	for k := 0; k+1 < len(top); k += 2 {
-		if top[k].Value != key {
-			continue
-		}
-		if v := top[k+1]; i >= 0 && i < len(v.Content) {
-			return v.Content[i].Line
-		}
-		return top[k].Line
-	}
-	return 0
 }
 
 // signalOf takes TERM, SIGTERM or a number.

@@ -312,22 +312,42 @@ func TestReadPlan(t *testing.T) {
 		"":                          "empty",
 		"load: [\"http1=a:1\"]\n":   "--signal-pid",
 		"none: true\n":              "--load",
-		"none: true\ncolour: red\n": "line 2: field colour",
-		"none: true\nload:\n- http1=a:1\n- cheese=a:1\n":          "line 4: load: kind",
-		"none: true\nload: [\"http1=a:1\"]\nbaseline: soon\n":     "line 3: \"soon\"",
-		"none: true\nload: [\"http1=a:1\"]\nbaseline: 0s\n":       "line 3: --baseline",
-		"none: true\nexec: x\nload: [\"http1=a:1\"]\n":            "line 2: --signal-pid, --exec, --none",
-		"none: true\nload: [\"http1=a:1\"]\nmax_cut_streams: 0\n": "line 3: --max-cut-streams",
-		"none: true\nload: [\"http1=a:1\"]\nrepeat: x\n":          "line 3",
-		"signal_pid: 1\nload: [\"http1=a:1\"]\nrepeat: 2\n":       "line 3: --repeat",
+		"none: true\ncolour: red\n": "line 2: unknown key \"colour\"",
+		"none: true\nload:\n- http1=a:1\n- cheese=a:1\n":                                 "line 4: load: kind",
+		"none: true\nload: [\"http1=a:1\"]\nbaseline: soon\n":                            "line 3: baseline: \"soon\": want a duration",
+		"none: true\nload: [\"http1=a:1\"]\nbaseline: 0s\n":                              "line 3: --baseline",
+		"none: true\nexec: x\nload: [\"http1=a:1\"]\n":                                   "line 2: --signal-pid, --exec, --none",
+		"none: true\nload: [\"http1=a:1\"]\nmax_cut_streams: 0\n":                        "line 3: --max-cut-streams",
+		"none: true\nload: [\"http1=a:1\"]\nrepeat: x\n":                                 "line 3: repeat: \"x\": want a whole number",
+		"none: yes please\nload: [\"http1=a:1\"]\n":                                      "line 1: none: \"yes please\": want true or false",
+		"none: true\nload: http1=a:1\n":                                                  "line 2: load: want a list",
+		"none: true\nload: []\n":                                                         "line 2: load: want a list",
+		"none: true\nload:\n- {kind: http1}\n":                                           "line 3: load: want KIND=TARGET",
+		"none: true\nload:\n- http1=a:1,rate=many\n":                                     "line 3: load: rate=many: want a number",
+		"none: true\nload:\n- http1=a:1,rate=0\n":                                        "line 3: load: rate=0: want",
+		"none: true\nload:\n- http1=a:1,rate=5,rate=6\n":                                 "line 3: load: rate=6: was there already",
+		"none: true\nnone: true\n":                                                       "line 2: none: was there on line 1",
+		"- load\n":                                                                       "line 1: want keys",
+		"none: true\n---\nx: 1":                                                          "line 2: a second document",
+		"a: [\n":                                                                         "line 1: did not find",
+		"signal_pid: 0\nload: [\"http1=a:1\"]\n":                                         "line 1: signal_pid: \"0\": want a whole number above 0",
+		"none: true\nload: [\"http1=a:1\"]\nfor: ~\n":                                    "line 3: for: want a duration",
+		"none: true\nload: [\"http1=a:1\"]\nmax_failed_requests: 99999999999999999999\n": "line 3: max_failed_requests",
+		"signal_pid: 1\nload: [\"http1=a:1\"]\nrepeat: 2\n":                              "line 3: --repeat",
 	} {
 		p := prove.Defaults()
-		if err := prove.ReadPlan([]byte(text), &p); err == nil || !strings.Contains(err.Error(), want) {
+		if err := prove.ReadPlan([]byte(text), &p, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want a word about %s", text, err, want)
 		}
 	}
 	p := prove.Defaults()
-	if err := prove.ReadPlan([]byte("none: true\nload:\n- http1=a:1,rate=5\n- websocket=a:2/ws\nfor: 10s\nmax_cut_streams: 3\nreconnect: naive\n"), &p); err != nil || len(p.Loads) != 2 || p.For != 10*time.Second || p.Limits.CutStreams != 3 || p.Reconnect != load.Naive {
+	p.For = time.Minute
+	cli := &prove.CommandLine{PID: os.Getpid(), Given: func(flag string) bool { return flag == "for" || flag == "signal-pid" }}
+	if err := prove.ReadPlan([]byte("exec: reboot\nfor: 1s\nsettle: 1s\nload:\n- http1=a:1\n"), &p, cli); err != nil || p.For != time.Minute || p.Settle != time.Second || !strings.HasPrefix(p.Target.String(), "SIGTERM to process") {
+		t.Errorf("the command line wins: %+v, %v", p, err)
+	}
+	p = prove.Defaults()
+	if err := prove.ReadPlan([]byte("none: true\nload:\n- http1=a:1,rate=5\n- websocket=a:2/ws\nfor: 10s\nmax_cut_streams: 3\nreconnect: naive\n"), &p, nil); err != nil || len(p.Loads) != 2 || p.For != 10*time.Second || p.Limits.CutStreams != 3 || p.Reconnect != load.Naive {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

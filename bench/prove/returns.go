@@ -1,6 +1,9 @@
 package prove
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // p99 is how long all but one in a hundred of the clients needed to be back, in seconds. Those that were still on their way
 // when the run ended count as needing longer than anybody: then it is a lower bound.
@@ -17,7 +20,7 @@ func p99Of(returns, away []float64) p99 {
 	}
 	returns = slices.Sorted(slices.Values(returns))
 	if i := min(n-1, n*99/100); i < len(returns) {
-		return p99{seconds: returns[i] / 1e3, away: len(away), n: n}
+		return p99{seconds: math.Round(returns[i]*1e3) / 1e6, away: len(away), n: n}
 	}
 	return p99{seconds: slices.Max(append(returns, away...)) / 1e3, atLeast: true, away: len(away), n: n}
 }

@@ -108,11 +108,14 @@ func (r *run) do(ctx context.Context) error {
 	if base.attempted == 0 || base.idle != "" {
 		r.zero = time.Now()
 		r.finish(stop, &wg, baseline)
-		return fmt.Errorf("the baseline is empty: nothing came of %s", base.idle)
+		return fmt.Errorf("the baseline is empty: nothing came of %s within %v; a longer --baseline waits for longer", base.idle, p.Warmup+p.Baseline)
 	}
 
 	r.zero = time.Now()
 	r.say("trigger: %s", p.Target)
+	if _, byHand := p.Target.(nobody); byHand {
+		r.say("do it now: %v are watched from here", p.For)
+	}
 	if err := p.Target.Terminate(ctx); err != nil {
 		r.finish(stop, &wg, baseline)
 		return err
@@ -136,8 +139,13 @@ func (r *run) observe(ctx context.Context) bool {
 	end := time.NewTimer(r.plan.For)
 	defer end.Stop()
 	gone := r.plan.Target.Gone()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	told := 0
 	for {
 		select {
+		case <-look.C:
+			told = r.tellPhases(told)
 		case <-gone:
 			at := seconds(time.Since(r.zero))
 			r.result.Exited = &at
@@ -149,6 +157,20 @@ func (r *run) observe(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// tellPhases says which phases the first sidecar has come to since the last look.
+func (r *run) tellPhases(told int) int {
+	if len(r.sidecars) == 0 {
+		return told
+	}
+	s := r.sidecars[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ph := range s.phases[told:] {
+		r.say("%+6.1f s %s", seconds(ph.at.Sub(r.zero)), ph.name)
+	}
+	return len(s.phases)
 }
 
 func (r *run) broken(ctx context.Context, stop func(), wg *sync.WaitGroup) error {
@@ -178,11 +200,13 @@ func (r *run) finish(stop func(), wg *sync.WaitGroup, b proof.Baseline) {
 		if i >= len(r.sidecars) {
 			r.sidecars = append(r.sidecars, &watched{addr: path, fates: map[string]uint64{}})
 		}
-		if err := r.sidecars[i].readReport(path); err != nil {
+		if err := r.sidecars[i].readReport(path, r.zero); err != nil {
 			r.say("%v", err)
 			r.sidecars[i].problem = err.Error()
 		}
 	}
+	res.Running = r.plan.Target.Gone() != nil && res.Exited == nil
+	res.Unfinished = unfinished(r.sidecars, stopped)
 	res.Phases = phasesOf(r.sidecars, seconds(r.start.Sub(r.zero)), res.End, r.zero, res.Exited)
 	j := newJoiner(r.sidecars)
 	res.Failures = []proof.Failure{}

@@ -40,7 +40,8 @@ type watched struct {
 	late    []time.Time
 	problem string
 	advice  []string
-	gone    time.Time
+	gone    time.Time // when it broke off; zero: it has not, before we left
+	left    bool      // we have
 }
 
 type phaseAt struct {
@@ -65,7 +66,9 @@ func watchSidecar(ctx context.Context, addr, tokenFile string) (*watched, error)
 func (s *watched) ended(error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = time.Now()
+	if !s.left && s.gone.IsZero() {
+		s.gone = time.Now()
+	}
 }
 
 // closed is when its listeners closed, as far as that is known: with the drain's end, or with the process.
@@ -94,7 +97,7 @@ func (s *watched) take(e *trackerpb.WatchResponse, what trackerpb.What) {
 			reason: r.GetReason(), waiting: sidecar.Word(r.GetWaitingOn(), "WAITING_ON_"), opened: r.GetOpenedAt().AsTime(), ended: r.GetEndedAt().AsTime(), age: r.GetAge().AsDuration(),
 			stream: what == trackerpb.What_WHAT_STREAM, late: r.GetLate(), survivor: r.GetSurvivor(),
 		}
-		if f.stream {
+		if f.stream || r.GetStreamsTotal() == 0 && f.fate != "completed" && f.fate != "drained" { // nothing else tells of such a connection
 			s.fates[f.fate+" by "+f.by]++
 			if f.late {
 				s.late = append(s.late, f.opened)
@@ -110,13 +113,18 @@ func (s *watched) take(e *trackerpb.WatchResponse, what trackerpb.What) {
 
 // stop ends the watch and waits for its readers.
 func (s *watched) stop() {
-	if s.client != nil {
-		s.client.Close()
+	if s.client == nil {
+		return
 	}
+	s.mu.Lock()
+	s.left = true
+	s.mu.Unlock()
+	s.client.Close()
 }
 
 // reportFile is what is read of a sidecar's report.
 type reportFile struct {
+	At        time.Time `json:"reported_at"`
 	Survivors struct {
 		Records []struct {
 			ID, Client, Kind, Path, Fate, By, How, Reason string
@@ -131,8 +139,9 @@ type reportFile struct {
 	} `json:"advice"`
 }
 
-// readReport adds what a report file tells that no watch has: ends after the API was gone.
-func (s *watched) readReport(path string) error {
+// readReport adds what a report file tells that no watch has: ends after the API was gone. One from before the trigger is of
+// another drain, maybe of another process whose ids were the same.
+func (s *watched) readReport(path string, trigger time.Time) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("--report-file: %w", err)
@@ -140,6 +149,9 @@ func (s *watched) readReport(path string) error {
 	var rep reportFile
 	if err := json.Unmarshal(b, &rep); err != nil {
 		return fmt.Errorf("--report-file %s: %w", path, err)
+	}
+	if rep.At.Before(trigger.Add(-slack)) {
+		return fmt.Errorf("--report-file %s: of %s, before the trigger: not read", path, rep.At.Format(time.RFC3339))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,9 +61,16 @@ func judge(p *proof.Proof, l *Limits) {
 		var returns, away []float64
 		for k := range r.Loads {
 			ld := &r.Loads[k]
+			runFailed += float64(ld.Failed)
 			if ld.Sessions == nil {
-				runFailed += float64(ld.Failed)
 				continue
+			}
+			// What has a limit of its own is judged by that one alone.
+			if l.CutStreams >= 0 {
+				runFailed -= float64(ld.Sessions.Cut)
+			}
+			if l.LostMessages >= 0 {
+				runFailed -= float64(ld.Outcomes[string(load.MessageLost)])
 			}
 			runCut += float64(ld.Sessions.Cut)
 			runLost += float64(ld.Sessions.Messages.Lost)
@@ -105,8 +112,14 @@ func judge(p *proof.Proof, l *Limits) {
 		return
 	}
 	var total uint64
-	sessions, away := 0, 0
+	sessions, away, running := 0, 0, false
 	for i := range p.Runs {
+		if r := &p.Runs[i]; r.Unfinished != "" {
+			p.Verdict = proof.NoVerdict
+			p.Reason = fmt.Sprintf("every limit was kept, but %.1f s after the trigger the drain had only come to its %s phase: what it still held was not seen to end; --for must be longer", r.End, r.Unfinished)
+			return
+		}
+		running = running || p.Runs[i].Running
 		for k := range p.Runs[i].Loads {
 			total += p.Runs[i].Loads[k].Attempted
 			if s := p.Runs[i].Loads[k].Sessions; s != nil {
@@ -119,5 +132,8 @@ func judge(p *proof.Proof, l *Limits) {
 	p.Reason = fmt.Sprintf("%d attempts, %d sessions among them, within every limit", total, sessions)
 	if away > 0 {
 		p.Reason += fmt.Sprintf("; %d clients were not back when it ended, which has no limit here", away)
+	}
+	if running {
+		p.Reason += "; the target still ran when it ended"
 	}
 }

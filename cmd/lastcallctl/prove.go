@@ -39,7 +39,7 @@ func proveCommand(stdout, stderr io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.plan, "plan", "", "read the plan from this file (YAML, the flags' names in snake_case)")
+	f.StringVar(&o.plan, "plan", "", "read the plan from this file: YAML, the names of the flags from --load to --max-… in snake_case, loads and addresses as lists; flags win over it")
 	f.StringArrayVar(&o.loads, "load", nil, "a load; may be given several times")
 	f.IntVar(&o.pid, "signal-pid", 0, "the trigger: a signal to this process")
 	f.StringVar(&o.signal, "signal", "", "which signal (TERM)")
@@ -54,7 +54,7 @@ func proveCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.StringVar(&p.TokenFile, "sidecar-token-file", "", "file with the admin API's bearer token")
 	f.StringArrayVar(&p.ReportFiles, "report-file", nil, "report file of the sidecar at the same place, for what ends after its API is gone")
 	f.StringVar(&o.reconnect, "reconnect", "backoff", "what clients of ended sessions do: backoff, naive or never")
-	f.IntVar(&p.Limits.FailedRequests, "max-failed-requests", 0, "requests that may fail")
+	f.IntVar(&p.Limits.FailedRequests, "max-failed-requests", 0, "attempts of any kind that may fail; sessions that were cut and messages that were lost count here unless they have a limit of their own")
 	f.IntVar(&p.Limits.Unexplained, "max-unexplained", 0, "failures that may have no known cause")
 	f.IntVar(&p.Limits.CutStreams, "max-cut-streams", -1, "sessions that may end without a goodbye (-1: not judged)")
 	f.IntVar(&p.Limits.LostMessages, "max-lost-messages", -1, "messages of sessions that may have no answer (-1: not judged)")
@@ -65,7 +65,7 @@ func proveCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.StringVarP(&out.form, "output", "o", "text", "text or json")
 	cmd.MarkFlagsMutuallyExclusive("plan", "load")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := o.complete(&p); err != nil {
+		if err := o.complete(&p, cmd.Flags().Changed); err != nil {
 			return err
 		}
 		if err := out.open(); err != nil {
@@ -88,7 +88,7 @@ func proveCommand(stdout, stderr io.Writer) *cobra.Command {
 const memoryLimit = 470 << 20
 
 // complete turns the strings into the plan.
-func (o *proveFlags) complete(p *prove.Plan) error {
+func (o *proveFlags) complete(p *prove.Plan, given func(flag string) bool) error {
 	p.Reconnect = load.Reconnect(o.reconnect)
 	for _, text := range o.loads {
 		s, err := load.ParseSpec(text)
@@ -97,22 +97,19 @@ func (o *proveFlags) complete(p *prove.Plan) error {
 		}
 		p.Loads = append(p.Loads, s)
 	}
-	target, err := prove.NewTarget(o.pid, o.signal, o.command, o.none)
-	if err != nil {
-		return err
-	}
-	if target != nil {
-		p.Target = target
-	}
 	if o.plan != "" {
 		b, err := os.ReadFile(o.plan)
 		if err != nil {
 			return fmt.Errorf("--plan: %w", err)
 		}
-		if err := prove.ReadPlan(b, p); err != nil {
+		if err := prove.ReadPlan(b, p, &prove.CommandLine{PID: o.pid, Signal: o.signal, Exec: o.command, None: o.none, Given: given}); err != nil {
 			return fmt.Errorf("--plan %s: %w", o.plan, err)
 		}
 		return nil
+	}
+	var err error
+	if p.Target, err = prove.NewTarget(o.pid, o.signal, o.command, o.none); err != nil {
+		return err
 	}
 	return p.Validate()
 }
