@@ -70,6 +70,10 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("--reconnect %q: want backoff, naive or never", p.Reconnect)
 	case p.Limits.FailedRequests < 0:
 		return errors.New("--max-failed-requests: must not be negative")
+	case p.Limits.CutStreams < -1:
+		return errors.New("--max-cut-streams: want 0 or more, or -1 for no limit of its own")
+	case p.Limits.LostMessages < -1:
+		return errors.New("--max-lost-messages: want 0 or more, or -1 for no limit of its own")
 	case p.Limits.Unexplained < 0:
 		return errors.New("--max-unexplained: must not be negative")
 	}

@@ -81,6 +81,17 @@ func (r *Result) returns() template.HTML {
 	return show.Histogram(all, never, "Reconnects by the time they took")
 }
 
+// verdict is it in words.
+func (r *Result) verdict() string {
+	switch r.Verdict {
+	case "met":
+		return "carried out, within its limits"
+	case "not_met":
+		return "limits not met"
+	}
+	return "no verdict"
+}
+
 // headline says what was done.
 func (r *Result) headline() string {
 	pace, hold := "at once", ""
@@ -118,7 +129,7 @@ func words(m map[string]int) string {
 // Markdown writes the summary for a pull request.
 func (r *Result) Markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Rehearsal: %s\n\n%s\n\n", strings.ReplaceAll(r.Verdict, "_", " "), show.Markdown(r.headline()))
+	fmt.Fprintf(&b, "## Rehearsal: %s\n\n%s\n\n", r.verdict(), show.Markdown(r.headline()))
 	if r.Reason != "" {
 		fmt.Fprintf(&b, "%s\n\n", show.Markdown(r.Reason))
 	}
@@ -135,7 +146,7 @@ func (r *Result) Markdown(w io.Writer) error {
 		if !j.OK {
 			mark = "**over**"
 		}
-		fmt.Fprintf(&b, "\n%s: %.4g, at most %.4g: %s\n", j.Name, j.Actual, j.Limit, mark)
+		fmt.Fprintf(&b, "\n%s: %s, at most %.4g: %s\n", j.Name, j.Found(), j.Limit, mark)
 	}
 	for _, a := range r.Advice {
 		fmt.Fprintf(&b, "\n- %s", show.Markdown(a))
@@ -153,7 +164,7 @@ func (r *Result) JUnit(w io.Writer) error {
 	for _, j := range r.Limits {
 		c := show.Case{Name: j.Name}
 		if !j.OK {
-			c.Failure = &show.Message{Message: fmt.Sprintf("%.4g, at most %.4g", j.Actual, j.Limit), Type: "threshold", Text: r.headline() + "\n" + strings.Join(r.Advice, "\n")}
+			c.Failure = &show.Message{Message: fmt.Sprintf("%s, at most %.4g", j.Found(), j.Limit), Type: "threshold", Text: r.headline() + "\n" + strings.Join(r.Advice, "\n")}
 		}
 		cases = append(cases, c)
 	}

@@ -36,11 +36,15 @@ func (p *Plan) key(r *record) string {
 
 // pick takes whole connections, in random order, until the share of the streams is reached; the last may not exceed it,
 // but one is taken at least. The connections' other streams go with them.
-func pick(open []record, p *Plan, shuffle func(n int, swap func(i, j int))) (conns []string, streams []record, of int) {
+func pick(open []record, p *Plan, shuffle func(n int, swap func(i, j int))) (conns []string, streams []record, of, others int) {
 	byConn := map[string][]record{}
 	var order []string
 	for _, r := range open {
-		if !r.normal || !slices.Contains(p.Kinds, r.kind) {
+		if !r.normal {
+			continue
+		}
+		if !slices.Contains(p.Kinds, r.kind) {
+			others++
 			continue
 		}
 		of++
@@ -58,14 +62,15 @@ func pick(open []record, p *Plan, shuffle func(n int, swap func(i, j int))) (con
 		conns = append(conns, c)
 		streams = append(streams, byConn[c]...)
 	}
-	return conns, streams, of
+	return conns, streams, of, others
 }
 
 // slack is how much earlier than its own end a client's next attempt may be booked: records are stamped by batch.
 const slack = 5 * time.Millisecond
 
 // match gives each client its attempts: streams of its key that begin after it was taken, on another connection. Where
-// several clients share a key, an attempt goes to the one that waits for longest; shared says that this happened.
+// several clients share a key, an attempt goes to the one that has been quiet for longest, so that clients of one habit are
+// told by it; shared says that this happened.
 func (p *Plan) match(clients []*client, seen []record) (shared bool) {
 	waiting := map[string][]*client{}
 	own := map[string]bool{} // connections that were taken
@@ -83,14 +88,24 @@ func (p *Plan) match(clients []*client, seen []record) (shared bool) {
 		if own[r.sidecar+" "+r.conn] || !r.normal {
 			continue
 		}
-		for _, c := range waiting[p.key(r)] {
-			if c.back != nil || r.opened.Before(c.taken.Add(-slack)) || !p.attempt(c, r) {
+		key := p.key(r)
+		queue := waiting[key]
+		for k, c := range queue {
+			if r.opened.Before(c.taken.Add(-slack)) || !p.attempt(c, r) {
 				continue
 			}
 			c.attempts = append(c.attempts, *r)
+			if k == 0 {
+				queue = queue[1:]
+			} else {
+				queue = slices.Delete(queue, k, k+1)
+			}
 			if p.succeeded(c, r) {
 				c.back = r
+			} else {
+				queue = append(queue, c)
 			}
+			waiting[key] = queue
 			break
 		}
 	}

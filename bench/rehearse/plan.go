@@ -73,6 +73,8 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("--watch %v: must be more than nothing", p.Watch)
 	case !slices.Contains([]string{"auto", "identity", "ip-path", "ip"}, p.Identity):
 		return fmt.Errorf("--identity %q: want auto, identity, ip-path or ip", p.Identity)
+	case p.Limits.Never < -1:
+		return errors.New("--max-never: want 0 or more, or -1 for no limit")
 	case len(p.Kinds) == 0:
 		return errors.New("--kind: none given")
 	case p.Mode == "refuse-new" && !p.Yes && !p.DryRun:

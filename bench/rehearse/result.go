@@ -24,7 +24,8 @@ type Result struct {
 	Streams int      `json:"streams"` // open, of the kinds asked for
 	Picked  int      `json:"picked"`  // of them
 	Conns   int      `json:"connections"`
-	Missed  int      `json:"missed"`        // were gone, or their protocol has no word for it
+	Others  int      `json:"other_streams"` // open, of kinds not asked for or that the mode has nothing for
+	Missed  int      `json:"missed"`        // were gone, had had their goodbye, or their protocol has no word for it
 	Shared  bool     `json:"shared_keys"`   // several clients could not be told apart: matched in order of waiting
 	Unseen  uint64   `json:"events_missed"` // the sidecars told more than could be kept
 	Watched float64  `json:"watched_s"`
@@ -80,10 +81,11 @@ type Client struct {
 
 // Judged is one limit.
 type Judged struct {
-	Name   string  `json:"name"`
-	Limit  float64 `json:"limit"`
-	Actual float64 `json:"actual"`
-	OK     bool    `json:"ok"`
+	Name    string  `json:"name"`
+	Limit   float64 `json:"limit"`
+	Actual  float64 `json:"actual"`
+	AtLeast bool    `json:"at_least,omitempty"` // a lower bound: clients were still away when the watch ended. Never OK
+	OK      bool    `json:"ok"`
 }
 
 // outcome is the sidecar's word for what became of a client.
@@ -133,8 +135,12 @@ func (r *Result) fill(clients []*client, start time.Time, watched time.Duration,
 	r.All = group("all", clients, watched, whole)
 	byClass := map[Class][]*client{}
 	for _, c := range clients {
-		byClass[c.class()] = append(byClass[c.class()], c)
-		out := Client{Key: c.key, Stream: c.from.id, Kind: c.kind, Class: string(c.class()), Outcome: c.outcome(whole), TakenAt: c.taken.Sub(start).Seconds(), Attempts: len(c.attempts)}
+		class := c.class()
+		if c.back == nil && !whole {
+			class = Unknown
+		}
+		byClass[class] = append(byClass[class], c)
+		out := Client{Key: c.key, Stream: c.from.id, Kind: c.kind, Class: string(class), Outcome: c.outcome(whole), TakenAt: c.taken.Sub(start).Seconds(), Attempts: len(c.attempts)}
 		if d := c.notice(); d >= 0 {
 			out.Notice = new(ms(d))
 		}
@@ -146,7 +152,7 @@ func (r *Result) fill(clients []*client, start time.Time, watched time.Duration,
 		}
 		r.Clients = append(r.Clients, out)
 	}
-	for _, k := range []Class{Naive, Backoff, Never, Stayed} {
+	for _, k := range []Class{Naive, Backoff, Never, Stayed, Unknown} {
 		if len(byClass[k]) > 0 {
 			r.Classes = append(r.Classes, group(string(k), byClass[k], watched, whole))
 		}
@@ -156,44 +162,95 @@ func (r *Result) fill(clients []*client, start time.Time, watched time.Duration,
 
 func (r *Result) advise() {
 	r.Advice = []string{}
+	say := func(format string, args ...any) { r.Advice = append(r.Advice, fmt.Sprintf(format, args...)) }
+	seen, quick, tried := 0, 0, 0 // clients that tried; of the naive ones, those of which one delay is known, and the others
+	for i := range r.Clients {
+		c := &r.Clients[i]
+		if c.Attempts > 0 {
+			seen++
+		}
+		switch {
+		case c.Class != string(Naive):
+		case c.Attempts < patternTries:
+			quick++
+		default:
+			tried++
+		}
+	}
 	for _, g := range r.Classes {
 		switch Class(g.Class) {
 		case Naive:
-			r.Advice = append(r.Advice, fmt.Sprintf("%d clients come back at once, up to %d within 100 ms: give them a first delay with jitter, and a longer one each time", g.Clients, g.Peak))
+			if tried > 0 {
+				say("%d clients try again at once or at a fixed beat, up to %d were back within 100 ms: give them a first delay with jitter, and a longer one each time", tried, g.Peak)
+			}
+			if quick > 0 {
+				say("%d clients were back at once, up to %d within 100 ms: give them a first delay with jitter", quick, g.Peak)
+			}
 		case Never:
-			r.Advice = append(r.Advice, fmt.Sprintf("%d clients did not come back within %.0f s: give them a reconnect, or find out who restarts them", g.Clients, r.Watched))
+			say("%d clients did not come back within %.0f s: give them a reconnect, or find out who restarts them", g.Clients, r.Watched)
 		case Stayed:
 			if r.Plan.Mode == "half-open" {
-				r.Advice = append(r.Advice, fmt.Sprintf("%d clients did not notice %.0f s of silence: give them a ping with a deadline (WebSocket ping, gRPC keepalive, TCP_USER_TIMEOUT)", g.Clients, r.Plan.HoldS))
+				say("%d clients did not notice %.0f s of silence: give them a ping with a deadline (WebSocket ping, gRPC keepalive, TCP_USER_TIMEOUT)", g.Clients, r.Plan.HoldS)
 			}
-		case Backoff:
+		case Backoff, Unknown:
 		}
 	}
+	if r.All.MostTries > 0 && r.All.MostTries < patternTries && seen > 0 && r.Plan.Mode != "goaway" {
+		say("all that came back did so at their first tries, which shows one delay each: --mode refuse-new shows the next ones, and who backs off")
+	}
 	if r.Shared {
-		r.Advice = append(r.Advice, "several clients look the same: configure --identity-header at the sidecar, or client certificates, for figures per client")
+		say("several clients look the same, so their tries are shared out among them: configure --identity-header at the sidecar, or client certificates, for figures per client")
 	}
 }
 
 // judge compares with the limits.
 func (r *Result) judge(l Limits) {
 	r.Verdict, r.Limits = "met", []Judged{}
-	add := func(name string, limit, actual float64) {
-		ok := actual <= limit
-		r.Limits = append(r.Limits, Judged{name, limit, actual, ok})
-		if !ok {
+	add := func(name string, limit, actual float64, atLeast bool) {
+		j := Judged{Name: name, Limit: limit, Actual: actual, AtLeast: atLeast, OK: actual <= limit && !atLeast}
+		r.Limits = append(r.Limits, j)
+		if !j.OK {
 			r.Verdict = "not_met"
-			r.Reason = strings.TrimPrefix(r.Reason+fmt.Sprintf("; %s: %.4g, limit %.4g", name, actual, limit), "; ")
+			r.Reason = strings.TrimPrefix(r.Reason+fmt.Sprintf("; %s: %s, limit %.4g", name, j.Found(), limit), "; ")
 		}
 	}
 	if l.Never >= 0 {
-		add("max-never", float64(l.Never), float64(r.All.Outcomes["never"]))
+		add("max-never", float64(l.Never), float64(r.All.Outcomes["never"]), false)
 	}
 	if l.ReconnectP99 >= 0 {
-		add("max-reconnect-p99-ms", ms(l.ReconnectP99), r.All.Reconnect.P99)
+		actual, atLeast := r.p99()
+		add("max-reconnect-p99-ms", ms(l.ReconnectP99), actual, atLeast)
 	}
 	if l.Bunching >= 0 {
-		add("max-bunching", l.Bunching, r.All.Bunching)
+		add("max-bunching", l.Bunching, r.All.Bunching, false)
 	}
+}
+
+// Found is what was found, for the eye.
+func (j Judged) Found() string {
+	if j.AtLeast {
+		return fmt.Sprintf("> %.4g", j.Actual)
+	}
+	return fmt.Sprintf("%.4g", j.Actual)
+}
+
+// p99 is how long all but one in a hundred needed to be back. Those who are not count as slower than anybody.
+func (r *Result) p99() (ms float64, atLeast bool) {
+	var back []float64
+	for i := range r.Clients {
+		if c := &r.Clients[i]; c.Reconnect != nil {
+			back = append(back, *c.Reconnect)
+		}
+	}
+	n := len(back) + r.All.Outcomes["never"]
+	if n == 0 {
+		return 0, false
+	}
+	slices.Sort(back)
+	if i := min(n-1, n*99/100); i < len(back) {
+		return back[i], false
+	}
+	return r.Plan.WatchS * 1e3, true
 }
 
 // Text is the summary for a terminal.
@@ -203,8 +260,11 @@ func (r *Result) Text(w io.Writer) error {
 	if r.Partial {
 		b.WriteString("PARTIAL: it was interrupted, or a sidecar was lost; what follows is not the whole story\n")
 	}
+	if r.Others > 0 {
+		fmt.Fprintf(&b, "%d more open streams are of other kinds, or this mode has nothing for them\n", r.Others)
+	}
 	if r.Missed > 0 {
-		fmt.Fprintf(&b, "%d connections were gone before their turn, or their protocol has no word for it\n", r.Missed)
+		fmt.Fprintf(&b, "%d connections were gone before their turn, had had their goodbye already, or their protocol has no word for it\n", r.Missed)
 	}
 	for _, o := range []string{"returned", "stayed", "never", "not_watched"} {
 		if n := r.All.Outcomes[o]; n > 0 {
@@ -227,7 +287,7 @@ func (r *Result) Text(w io.Writer) error {
 		if !j.OK {
 			ok = "NOT MET"
 		}
-		fmt.Fprintf(&b, "%s: %.4g, limit %.4g: %s\n", j.Name, j.Actual, j.Limit, ok)
+		fmt.Fprintf(&b, "%s: %s, limit %.4g: %s\n", j.Name, j.Found(), j.Limit, ok)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -13,6 +13,9 @@ import (
 // ErrNothing says that there is nothing to take.
 var ErrNothing = errors.New("no open stream of these kinds at the sidecar")
 
+// ErrWantsYes says that more would be taken than goes without a person's word.
+var ErrWantsYes = errors.New("--yes is needed")
+
 // settle is how long the books get after the last moment that is watched: events come in batches.
 const settle = 200 * time.Millisecond
 
@@ -25,8 +28,12 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format+"\n", args...) }
 	keep := context.WithoutCancel(ctx) // watches outlive an interrupt: their last words are wanted
 	var all []*watched
-	for _, addr := range append([]string{p.Sidecar}, p.Landing...) {
-		s, err := watch(keep, addr, p.TokenFile)
+	for i, addr := range append([]string{p.Sidecar}, p.Landing...) {
+		flag := "--sidecar"
+		if i > 0 {
+			flag = "--landing"
+		}
+		s, err := watch(keep, flag, addr, p.TokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -38,14 +45,14 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	conns, streams, of := pick(open, p, rand.Shuffle)
-	res := &Result{Schema: Schema, Verdict: "none", Streams: of, Picked: len(streams), Conns: len(conns), Limits: []Judged{}, Clients: []Client{}, Classes: []Group{}, Advice: []string{},
+	conns, streams, of, others := pick(open, p, rand.Shuffle)
+	res := &Result{Schema: Schema, Verdict: "none", Streams: of, Others: others, Picked: len(streams), Conns: len(conns), Limits: []Judged{}, Clients: []Client{}, Classes: []Group{}, Advice: []string{},
 		Plan: Told{Sidecar: p.Sidecar, Landing: append([]string{}, p.Landing...), Mode: p.Mode, Kinds: p.Kinds, Share: p.Share, OverS: p.Over.Seconds(), HoldS: p.Hold.Seconds(), WatchS: p.Watch.Seconds(), Identity: p.Identity}}
 	if len(streams) == 0 {
 		return nil, fmt.Errorf("%w (%s)", ErrNothing, strings.Join(p.Kinds, ", "))
 	}
 	if share := float64(len(streams)) / float64(of); share > asksFrom && !p.Yes && !p.DryRun {
-		return nil, fmt.Errorf("the smallest pick is %d of %d streams, %s: that wants --yes", len(streams), of, percent(share))
+		return nil, fmt.Errorf("%w: the smallest pick is %d of %d streams, %.1f %%", ErrWantsYes, len(streams), of, share*100)
 	}
 	if p.DryRun {
 		say("would take %d of %d streams on %d connections by %s", len(streams), of, len(conns), p.Mode)
@@ -64,7 +71,7 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	start := st.StartedAt
 	res.Started = start.Format(time.RFC3339Nano)
 	say("taking %d of %d streams on %d connections by %s; watching until %s", len(streams), of, len(conns), p.Mode, start.Add(p.Over+p.Hold+p.Watch).Format(time.TimeOnly))
-	whole := wait(ctx, p, at, start, say)
+	whole := wait(ctx, p, all, start, say)
 	if !whole {
 		undo(keep, at, say)
 	}
@@ -77,6 +84,13 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 		if st.Status == "cancelled" && whole {
 			whole, res.Reason = false, "the sidecar broke it off: "+st.Reason
 		}
+	}
+	for _, s := range all {
+		s.mu.Lock()
+		if s.lost != nil && res.Reason == "" {
+			whole, res.Reason = false, fmt.Sprintf("sidecar %s is %v", s.Addr, s.lost)
+		}
+		s.mu.Unlock()
 	}
 	seen, missed, err := collect(last, all)
 	if err != nil {
@@ -97,8 +111,8 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	return res, nil
 }
 
-// wait waits for the end. False: it was interrupted, or the sidecar went.
-func wait(ctx context.Context, p *Plan, at *watched, start time.Time, say func(string, ...any)) bool {
+// wait waits for the end. False: it was interrupted, or a sidecar went or is about to.
+func wait(ctx context.Context, p *Plan, all []*watched, start time.Time, say func(string, ...any)) bool {
 	end := time.NewTimer(time.Until(start.Add(p.Over + p.Hold + p.Watch)))
 	defer end.Stop()
 	look := time.NewTicker(100 * time.Millisecond)
@@ -111,12 +125,14 @@ func wait(ctx context.Context, p *Plan, at *watched, start time.Time, say func(s
 		case <-end.C:
 			return true
 		case <-look.C:
-			at.mu.Lock()
-			lost := at.lost
-			at.mu.Unlock()
-			if lost != nil {
-				say("sidecar %s is gone: %v", at.Addr, lost)
-				return false
+			for _, s := range all {
+				s.mu.Lock()
+				lost := s.lost
+				s.mu.Unlock()
+				if lost != nil {
+					say("sidecar %s is %v", s.Addr, lost)
+					return false
+				}
 			}
 		}
 	}

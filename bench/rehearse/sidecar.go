@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,14 +38,15 @@ type watched struct {
 	mu     sync.Mutex
 	ended  []record
 	missed uint64
-	lost   error // the watch broke
+	lost   error // the watch broke, or a drain began
 }
 
-func watch(ctx context.Context, addr, tokenFile string) (*watched, error) {
+func watch(ctx context.Context, flag, addr, tokenFile string) (*watched, error) {
 	c, err := sidecar.Dial(ctx, addr, tokenFile)
 	if err != nil {
 		return nil, err
 	}
+	c.Flag = flag
 	s := &watched{Client: c, http: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
 	if err := c.Watch(s.take, s.gone); err != nil {
 		s.close()
@@ -61,14 +63,22 @@ func (s *watched) close() {
 func (s *watched) gone(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lost = err
+	if s.lost == nil {
+		s.lost = fmt.Errorf("gone: %w", err)
+	}
 }
+
+var errDrain = errors.New("draining: what its clients meet now is no rehearsal")
 
 func (s *watched) take(e *trackerpb.WatchResponse, what trackerpb.What) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.missed += e.GetDropped()
 	switch {
+	case e.GetType() == trackerpb.WatchResponse_TYPE_PHASE && e.GetPhase() != trackerpb.Phase_PHASE_SERVING:
+		if s.lost == nil {
+			s.lost = errDrain
+		}
 	case e.GetType() != trackerpb.WatchResponse_TYPE_ENDED:
 	case len(s.ended) < maxRecords:
 		s.ended = append(s.ended, s.record(e.GetRecord(), what == trackerpb.What_WHAT_STREAM))

@@ -14,6 +14,7 @@ const (
 	Backoff Class = "backoff" // after a while, longer each time or at random
 	Never   Class = "never"   // not for as long as was watched
 	Stayed  Class = "stayed"  // it never left: it sat the silence out, or had nothing new to ask for
+	Unknown Class = "unknown" // it was not watched to the end
 )
 
 // atOnce is the delay below which nobody has waited: a handshake between machines, and a busy client's next turn.
@@ -34,6 +35,9 @@ func (c *client) notice() time.Duration {
 	return max(0, at.Sub(c.taken))
 }
 
+// patternTries is how many tries it takes to see more than a first delay.
+const patternTries = 3
+
 // class tells the habit from the gaps between attempts: the first is counted from when the client noticed.
 func (c *client) class() Class {
 	if len(c.attempts) == 0 {
@@ -50,7 +54,7 @@ func (c *client) class() Class {
 	for i := 1; i < len(c.attempts); i++ {
 		gaps = append(gaps, c.attempts[i].opened.Sub(c.attempts[i-1].opened))
 	}
-	if len(gaps) < 3 { // too few for any pattern: the longest wait decides
+	if len(gaps) < patternTries { // too few for any pattern: the longest wait decides
 		if slices.Max(gaps) < atOnce {
 			return Naive
 		}

@@ -20,6 +20,7 @@ import (
 // Client is a connection to one sidecar's admin address.
 type Client struct {
 	Addr  string
+	Flag  string // that errors name
 	Token string // of the admin API; empty: none
 	API   trackerpb.TrackerClient
 
@@ -31,7 +32,7 @@ type Client struct {
 
 // Dial makes a client; whether anybody is there shows at the first call. tokenFile may be empty. Watches end with ctx.
 func Dial(ctx context.Context, addr, tokenFile string) (*Client, error) {
-	c := &Client{Addr: addr}
+	c := &Client{Addr: addr, Flag: "--sidecar"}
 	if tokenFile != "" {
 		b, err := os.ReadFile(tokenFile)
 		if err != nil {
@@ -58,7 +59,7 @@ func (c *Client) Auth(ctx context.Context) context.Context {
 
 // Error puts what a call returned into words.
 func (c *Client) Error(err error) error {
-	return fmt.Errorf("--sidecar %s: %s", c.Addr, status.Convert(err).Message())
+	return fmt.Errorf("%s %s: %s", c.Flag, c.Addr, status.Convert(err).Message())
 }
 
 // Watch subscribes to both kinds of record and returns once no event can be missed any more. event is called from two

@@ -36,8 +36,8 @@ func rehearseCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.BoolVar(&p.Yes, "yes", false, "more than 10 % is meant, and so is refuse-new")
 	f.BoolVar(&p.DryRun, "dry-run", false, "say what would be taken")
 	f.IntVar(&p.Limits.Never, "max-never", -1, "clients that may not come back (-1: not judged)")
-	f.DurationVar(&p.Limits.ReconnectP99, "max-reconnect-p99", -1, "how long clients may take to be back (negative: not judged)")
-	f.Float64Var(&p.Limits.Bunching, "max-bunching", -1, "peak arrivals per 100 ms over their mean (negative: not judged)")
+	f.DurationVar(&p.Limits.ReconnectP99, "max-reconnect-p99", -1, "how long clients may take to be back; those who are not count as slower (negative: not judged)")
+	f.Float64Var(&p.Limits.Bunching, "max-bunching", -1, "peak arrivals per 100 ms over their mean, which is over --hold and --watch together (negative: not judged)")
 	f.StringVar(&out.json, "json", "", "write the document ("+rehearse.Schema+") here")
 	f.StringVar(&out.junit, "junit", "", "write JUnit XML here")
 	f.StringVar(&out.html, "html", "", "write the page here")
@@ -56,6 +56,9 @@ func rehearseCommand(stdout, stderr io.Writer) *cobra.Command {
 		r, err := rehearse.Run(cmd.Context(), &p, stderr)
 		if err != nil {
 			out.close()
+			if errors.Is(err, rehearse.ErrWantsYes) {
+				return err
+			}
 			return status{err, exitNoVerdict}
 		}
 		if p.DryRun && out.form == "text" {
