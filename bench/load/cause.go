@@ -42,6 +42,8 @@ func causeOf(err error, begun bool) (Outcome, string) {
 		return StreamReset, "RST_STREAM " + stream.Code.String()
 	case errors.As(err, &goaway):
 		return StreamRefused, fmt.Sprintf("GOAWAY last=%d %s", goaway.LastStreamID, goaway.ErrCode)
+	case strings.Contains(err.Error(), "graceful shutdown GOAWAY"): // x/net's, of a stream above the last id: it has no type
+		return StreamRefused, "GOAWAY below this stream"
 	case errors.As(err, &conn):
 		return Protocol, "connection error " + http2.ErrCode(conn).String()
 	case errors.As(err, &alert), errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &record):
@@ -68,15 +70,17 @@ func causeOf(err error, begun bool) (Outcome, string) {
 	return Protocol, err.Error()
 }
 
-// grpcCause reads grpc-go's status. The transport's own errors come as UNAVAILABLE with a text; what a server has said in
-// trailers has the server's text.
-func grpcCause(err error) (Outcome, string) {
+// grpcCause reads grpc-go's status. The transport's own errors have a status, too, and only their text tells what they were;
+// what a server has said in trailers (said) is a status and nothing else, whatever its text.
+func grpcCause(err error, said bool) (Outcome, string) {
 	s := status.Convert(err)
 	text := s.Message()
 	wire := fmt.Sprintf("grpc-status %d %s", s.Code(), text)
 	switch {
 	case s.Code() == codes.OK:
 		return OK, ""
+	case said:
+		return GRPCStatus, wire
 	case strings.Contains(text, "connection refused"):
 		return Refused, "RST to SYN"
 	case strings.Contains(text, "Error while dialing") && strings.Contains(text, "connection reset by peer"):
@@ -89,8 +93,10 @@ func grpcCause(err error) (Outcome, string) {
 		return StreamRefused, wire
 	case strings.Contains(text, "stream terminated by RST_STREAM"):
 		return StreamReset, text
+	case strings.HasPrefix(text, "unexpected HTTP status code received from server: "):
+		return Status, "HTTP" + strings.TrimPrefix(text[:min(len(text), len("unexpected HTTP status code received from server: 503"))], "unexpected HTTP status code received from server:")
 	case s.Code() == codes.DeadlineExceeded:
 		return Timeout, "nothing came"
 	}
-	return GRPCStatus, wire
+	return Protocol, wire
 }

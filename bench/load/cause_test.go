@@ -43,11 +43,19 @@ func TestCauseOf(t *testing.T) {
 		`connection error: desc = "transport: Error while dialing: dial tcp: connect: connection refused"`:       Refused,
 		`connection error: desc = "transport: Error while dialing: dial tcp: connect: connection reset by peer"`: Refused,
 		`error reading from server: read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer`:           Reset,
-		`error reading from server: EOF`: Closed,
-		`the server's own words`:         GRPCStatus,
+		`error reading from server: EOF`:                                                         Closed,
+		`the connection is draining`:                                                             StreamRefused,
+		`error reading server preface: http2: frame too large`:                                   Protocol,
+		`unexpected HTTP status code received from server: 503 (Service Unavailable); transport`: Status,
 	} {
-		if o, _ := grpcCause(status.Error(codes.Unavailable, text)); o != want {
-			t.Errorf("%s: %s, want %s", text, o, want)
+		if o, wire := grpcCause(status.Error(codes.Unavailable, text), false); o != want {
+			t.Errorf("%s: %s, %s, want %s", text, o, wire, want)
 		}
+		if o, _ := grpcCause(status.Error(codes.Unavailable, text), true); o != GRPCStatus {
+			t.Errorf("%s, said by the server: %s, want %s", text, o, GRPCStatus)
+		}
+	}
+	if o, _ := grpcCause(status.Error(codes.DeadlineExceeded, "x"), true); o != GRPCStatus {
+		t.Errorf("a deadline of the server's own: %s", o)
 	}
 }

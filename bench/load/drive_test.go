@@ -163,7 +163,7 @@ func TestPlantedFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := drive(t, tt.spec(startApp(t)), load.Never, 800*time.Millisecond, nil)
-			if got.Failed != 1 || got.Outcomes[tt.want] != 1 || len(got.Entries) != 1 || got.Entries[0].Outcome != tt.want || got.Entries[0].Local == "" {
+			if got.Failed+got.Faults != 1 || got.Outcomes[tt.want] != 1 || len(got.Entries) != 1 || got.Entries[0].Outcome != tt.want || got.Entries[0].Local == "" {
 				t.Errorf("want one %s; got outcomes %v, entries %+v", tt.want, got.Outcomes, got.Entries)
 			}
 		})

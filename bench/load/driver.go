@@ -12,6 +12,8 @@ type Driver struct {
 	Ledger *Ledger
 	to     endpoint
 	run    func(ctx context.Context)
+	hard   context.Context //nolint:containedctx // of everything that is under way: it ends with Abort
+	cut    context.CancelFunc
 }
 
 // Account is the ledger's, with the connections.
@@ -31,6 +33,14 @@ func (d *Driver) Run(ctx context.Context) {
 	wg.Wait()
 }
 
+// Abort breaks off what is under way when Run's context is over: no connection of the load's is left, and what they carried
+// counts as never begun.
+func (d *Driver) Abort() {
+	d.Ledger.abort()
+	d.cut()
+	d.to.closeAll()
+}
+
 // New makes a load's driver. s must be valid.
 func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
 	to, err := s.address()
@@ -39,8 +49,9 @@ func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
 	}
 	l := newLedger(s, start, &to.books)
 	d := &Driver{Ledger: l, to: to}
+	d.hard, d.cut = context.WithCancel(context.Background())
 	requests := func(one func() requester) func(context.Context) {
-		return func(ctx context.Context) { openLoop(ctx, l, one) }
+		return func(ctx context.Context) { openLoop(ctx, d.hard, l, one) }
 	}
 	sessions := func(client func() dialSession) func(context.Context) {
 		return func(ctx context.Context) { keepSessions(ctx, l, reconnect, client) }
@@ -84,8 +95,9 @@ type requester interface {
 // maxWaiting bounds the requests that are due and wait for a free connection.
 const maxWaiting = 200_000
 
-// openLoop sends rate requests a second at even distances, each over the connection that is free first.
-func openLoop(ctx context.Context, l *Ledger, one func() requester) {
+// openLoop sends rate requests a second at even distances, each over the connection that is free first, until ctx is over.
+// What is under way then has until its own time limit, or until hard is over.
+func openLoop(ctx, hard context.Context, l *Ledger, one func() requester) {
 	s := l.Spec
 	due := make(chan time.Time, maxWaiting)
 	var wg sync.WaitGroup
@@ -96,7 +108,7 @@ func openLoop(ctx context.Context, l *Ledger, one func() requester) {
 			for at := range due {
 				// A client's patience begins when the request is due: what has waited for longer is not sent any more, and a
 				// server that has stopped answering holds nobody for longer than that.
-				one, cancel := context.WithDeadline(context.WithoutCancel(ctx), at.Add(s.Timeout))
+				one, cancel := context.WithDeadline(hard, at.Add(s.Timeout))
 				o, wire, local := Timeout, "no connection was free", ""
 				if one.Err() == nil {
 					o, wire, local = r.do(one)

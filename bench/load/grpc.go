@@ -44,6 +44,7 @@ func (Raw) Unmarshal(data mem.BufferSlice, v any) error {
 // retryWatch sees what grpc-go hides: calls that it sent again because the server had not looked at them.
 type retryWatch struct {
 	retried func(began time.Time)
+	said    atomic.Bool // trailers have come: the status is the server's own word
 	mu      sync.Mutex
 	local   string
 }
@@ -51,6 +52,9 @@ type retryWatch struct {
 func (w *retryWatch) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 func (w *retryWatch) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if _, ok := s.(*stats.InTrailer); ok {
+		w.said.Store(true)
+	}
 	if b, ok := s.(*stats.Begin); ok && b.IsTransparentRetryAttempt && w.retried != nil {
 		w.retried(b.BeginTime)
 	}
@@ -121,6 +125,7 @@ func (c *unaryClient) do(ctx context.Context) (Outcome, string, string) {
 		c.cc = cc
 	}
 	c.hidden.Store(false)
+	c.watch.said.Store(false)
 	in, out := c.spec.Data, []byte(nil)
 	if in == nil {
 		in = make([]byte, c.spec.Size)
@@ -135,7 +140,7 @@ func (c *unaryClient) do(ctx context.Context) (Outcome, string, string) {
 	if c.hidden.Load() && c.spec.Retry == "" {
 		return StreamRefused, "sent again by grpc-go", before
 	}
-	o, wire := grpcCause(err)
+	o, wire := grpcCause(err, c.watch.said.Load())
 	if o == Refused || o == Reset || o == Closed { // its backoff repeats the last error, and would hide when somebody listens again
 		c.close()
 	}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // grpcStream is a streaming call: both ways (numbered messages are expected back), the server's (one question, numbered
@@ -42,13 +43,13 @@ func dialGRPCStream(ctx context.Context, s Spec, to endpoint) (session, error) {
 	if err != nil {
 		leave()
 		_ = cc.Close()
-		o, wire := grpcCause(err)
+		o, wire := grpcCause(err, g.watch.said.Load())
 		return nil, &outcomeError{o, wire, g.watch.last()}
 	}
 	if s.Mode == ModeServer {
 		if err := g.ask(); err != nil {
 			g.abort()
-			o, wire := grpcCause(err)
+			o, wire := grpcCause(err, g.watch.said.Load())
 			return nil, &outcomeError{o, wire, g.watch.last()}
 		}
 	}
@@ -115,8 +116,8 @@ func (g *grpcStream) ending(err error, _ bool) (Outcome, string) {
 	if errors.Is(err, io.EOF) {
 		return Told, "grpc-status 0"
 	}
-	o, wire := grpcCause(err)
-	if o == GRPCStatus && strings.HasPrefix(wire, "grpc-status 14 ") && !strings.Contains(wire, "transport") {
+	o, wire := grpcCause(err, g.watch.said.Load())
+	if o == GRPCStatus && status.Code(err) == codes.Unavailable {
 		return Told, wire
 	}
 	return o, wire

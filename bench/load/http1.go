@@ -33,15 +33,7 @@ type http1Conn struct {
 }
 
 func (c *http1Client) do(ctx context.Context) (Outcome, string, string) {
-	if c.c != nil {
-		gone, unasked := c.c.ended()
-		if unasked > 0 {
-			c.ledger.side(time.Now(), Wrong, fmt.Sprintf("%d bytes that nobody asked for on an idle connection", unasked), c.c.LocalAddr().String())
-		}
-		if gone {
-			c.drop()
-		}
-	}
+	c.look()
 	if c.c == nil {
 		conn, err := dial(ctx, &c.spec, c.to, "http/1.1")
 		if err != nil {
@@ -76,7 +68,7 @@ func (c *http1Client) ask(ctx context.Context, conn *http1Conn) (o Outcome, wire
 	}
 	werr := req.Write(to) // an answer may be there although the request could not be sent whole
 	res, err := http.ReadResponse(conn.r, req)
-	for err == nil && res.StatusCode >= 100 && res.StatusCode < 200 {
+	for err == nil && res.StatusCode >= 100 && res.StatusCode < 200 && res.StatusCode != http.StatusSwitchingProtocols {
 		res, err = http.ReadResponse(conn.r, req)
 	}
 	if err != nil {
@@ -91,6 +83,9 @@ func (c *http1Client) ask(ctx context.Context, conn *http1Conn) (o Outcome, wire
 			o, wire = Protocol, err.Error()
 		}
 		return o, wire, false
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return Protocol, "HTTP 101, and nobody asked for another protocol", false
 	}
 	o, wire = readAnswer(res)
 	if n := conn.r.Buffered(); n > 0 && (o == OK || o == Status) {
@@ -204,7 +199,21 @@ func (c *http1Client) drop() {
 	}
 }
 
-func (c *http1Client) close() { c.drop() }
+func (c *http1Client) close() { c.look(); c.drop() }
+
+// look sees what has become of the idle connection.
+func (c *http1Client) look() {
+	if c.c == nil {
+		return
+	}
+	gone, unasked := c.c.ended()
+	if unasked > 0 {
+		c.ledger.side(time.Now(), Wrong, fmt.Sprintf("%d bytes that nobody asked for on an idle connection", unasked), c.c.LocalAddr().String())
+	}
+	if gone {
+		c.drop()
+	}
+}
 
 // libraryHTTP is net/http's own client, whose retries are counted.
 type libraryHTTP struct {

@@ -1,8 +1,11 @@
 package load
 
 import (
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -60,6 +63,9 @@ type Ledger struct {
 	mu       sync.Mutex
 	attempts uint64
 	good     uint64
+	bad      uint64
+	gaps     int  // messages of sessions that are open, missing so far
+	aborted  bool // what fails now is our own doing
 	outcomes map[Outcome]uint64
 	latency  *hdrhistogram.Histogram // of good requests, in µs
 	entries  []Entry
@@ -108,6 +114,9 @@ func (l *Ledger) end(due time.Time, o Outcome, wire, local string) {
 	defer l.mu.Unlock()
 	p := l.point(now)
 	l.open--
+	if l.ours(o) {
+		return
+	}
 	l.outcomes[o]++
 	if o.Good() {
 		l.good++
@@ -117,17 +126,41 @@ func (l *Ledger) end(due time.Time, o Outcome, wire, local string) {
 		return
 	}
 	p.Failed++
+	l.bad++
 	l.keep(Entry{At: now, Began: due, Outcome: o, Wire: wire, Local: local})
 }
 
-// side notes an outcome that is no end of its own, such as a retry of the library's.
-func (l *Ledger) side(began time.Time, o Outcome, wire, local string) {
+// ours says that an attempt that is under way fails because we have broken it off: it is none.
+func (l *Ledger) ours(o Outcome) bool {
+	if !l.aborted || o.Good() {
+		return false
+	}
+	l.attempts--
+	return true
+}
+
+// abort says that what is under way is broken off.
+func (l *Ledger) abort() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.aborted = true
+}
+
+// missing hears of gaps in the numbers of sessions that are open.
+func (l *Ledger) missing(by int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gaps += by
+}
+
+// side notes an outcome that is no end of its own, such as a retry of the library's, or a message that was lost.
+func (l *Ledger) side(at time.Time, o Outcome, wire, local string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.outcomes[o]++
 	if !o.Good() {
-		l.point(time.Now()).Failed++
-		l.keep(Entry{At: time.Now(), Began: began, Outcome: o, Wire: wire, Local: local})
+		l.point(at).Failed++
+		l.keep(Entry{At: at, Began: at, Outcome: o, Wire: wire, Local: local})
 	}
 }
 
@@ -136,7 +169,7 @@ func (l *Ledger) keep(e Entry) {
 		l.omitted++
 		return
 	}
-	e.Bytes = l.books.of(e.Local)
+	e.Wire, e.Bytes = clean(e.Wire), l.books.of(e.Local)
 	l.entries = append(l.entries, e)
 }
 
@@ -171,6 +204,10 @@ func (l *Ledger) closed(e Entry) {
 	defer l.mu.Unlock()
 	p := l.point(e.At)
 	l.live--
+	if l.ours(e.Outcome) {
+		l.messages.add(e.Messages)
+		return
+	}
 	l.outcomes[e.Outcome]++
 	l.messages.add(e.Messages)
 	e.Session = true
@@ -178,6 +215,7 @@ func (l *Ledger) closed(e Entry) {
 		l.good++
 		p.OK++
 	} else {
+		l.bad++
 		p.Failed++
 	}
 	if e.Outcome == OK {
@@ -191,7 +229,11 @@ func (l *Ledger) closed(e Entry) {
 func (l *Ledger) failed(began time.Time, o Outcome, wire, local string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.aborted {
+		return
+	}
 	l.attempts++
+	l.bad++
 	l.outcomes[o]++
 	l.point(time.Now()).Failed++
 	l.keep(Entry{At: time.Now(), Began: began, Outcome: o, Wire: wire, Local: local})
@@ -202,7 +244,9 @@ type Account struct {
 	Spec        Spec
 	Attempted   uint64
 	Succeeded   uint64
-	Failed      uint64
+	Failed      uint64 // attempts; what went wrong inside a session is in Outcomes and Messages
+	Faults      uint64 // what went wrong beside: messages of sessions, answers that nobody asked for
+	Gaps        int    // messages of sessions that are open, missing so far
 	Outcomes    map[Outcome]uint64
 	P50, P90    time.Duration
 	P99, Max    time.Duration
@@ -223,7 +267,7 @@ func (l *Ledger) Account() Account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := Account{
-		Spec: l.Spec, Attempted: l.attempts, Succeeded: l.good, Outcomes: map[Outcome]uint64{}, Entries: append([]Entry(nil), l.entries...), Omitted: l.omitted,
+		Spec: l.Spec, Attempted: l.attempts, Succeeded: l.good, Failed: l.bad, Gaps: l.gaps, Outcomes: map[Outcome]uint64{}, Entries: append([]Entry(nil), l.entries...), Omitted: l.omitted,
 		Line: append([]Point(nil), l.line...), Sessions: l.sessions, Ended: l.ended, Reconnected: l.reconnected, Messages: l.messages, Returns: append([]time.Duration(nil), l.returnTimes...),
 		Away: append([]time.Duration(nil), l.awayTimes...),
 		P50:  us(l.latency.ValueAtQuantile(50)), P90: us(l.latency.ValueAtQuantile(90)), P99: us(l.latency.ValueAtQuantile(99)), Max: us(l.latency.Max()),
@@ -231,10 +275,32 @@ func (l *Ledger) Account() Account {
 	for o, n := range l.outcomes {
 		a.Outcomes[o] = n
 		if !o.Good() {
-			a.Failed += n
+			a.Faults += n
 		}
 	}
+	a.Faults -= a.Failed
 	return a
+}
+
+// maxWire bounds what is kept of an error's text.
+const maxWire = 300
+
+// clean makes a text of the server's fit for a terminal and for any document.
+func clean(s string) string {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
+		if b.Len() >= maxWire {
+			b.WriteString("…")
+			break
+		}
+		if !unicode.IsPrint(r) {
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 func us(v int64) time.Duration { return time.Duration(v) * time.Microsecond }

@@ -44,12 +44,15 @@ const allOfThem = math.MaxUint64
 
 // numbers follows the numbers of a session's messages.
 type numbers struct {
-	collects bool // no message has an answer of its own
+	collects bool         // no message has an answer of its own
+	listens  bool         // the server sends by itself
+	gaps     func(by int) // hears of messages that are missing, and of those that come late; nil: nobody asks
 
 	mu      sync.Mutex
 	m       Messages
-	next    uint64 // the lowest that did not come yet, but for missing
-	missing map[uint64]struct{}
+	next    uint64               // the lowest that did not come yet, but for missing
+	missing map[uint64]time.Time // since when that is known
+	more    uint64               // missing ones that are too many to be remembered
 	sent    map[uint64]time.Time
 	last    time.Time     // of a session that only listens: when it heard something
 	gap     time.Duration // and for how long it heard nothing at most
@@ -79,23 +82,39 @@ func (n *numbers) collected(count uint64) Outcome {
 	return OK
 }
 
+func (n *numbers) missed(by int) {
+	if n.gaps != nil {
+		n.gaps(by)
+	}
+}
+
 // got takes a message's number and says what is wrong with it, if anything is.
 func (n *numbers) got(seq uint64) Outcome {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !n.listens && seq >= n.m.Sent {
+		return Wrong // nobody has sent that
+	}
 	n.m.Received++
 	delete(n.sent, seq)
 	switch {
 	case seq == n.next:
 		n.next++
 	case seq > n.next:
-		for i := n.next; i < seq && len(n.missing) < maxMissing; i++ {
-			n.missing[i] = struct{}{}
+		now := time.Now()
+		for i := n.next; i < seq; i++ {
+			if len(n.missing) == maxMissing {
+				n.more += seq - i
+				break
+			}
+			n.missing[i] = now
 		}
+		n.missed(int(seq - n.next))
 		n.next = seq + 1
 	default:
 		if _, was := n.missing[seq]; was {
 			delete(n.missing, seq)
+			n.missed(-1)
 			n.m.Reordered++
 			return MessageLate
 		}
@@ -128,7 +147,6 @@ func (n *numbers) heard(seq uint64) Outcome {
 		n.gap = max(n.gap, now.Sub(n.last))
 	}
 	n.last = now
-	n.m.Sent = max(n.m.Sent, n.m.Received+1)
 	n.mu.Unlock()
 	return n.got(seq)
 }
@@ -146,12 +164,12 @@ func (n *numbers) settle(l *Ledger, e *Entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	under := uint64(0)
-	for seq := range n.sent {
-		if seq >= n.next {
-			under++
-		}
-	}
-	if n.collects {
+	switch {
+	case n.listens:
+		n.m.Sent = n.m.Received - n.m.Duplicated + uint64(len(n.missing)) + n.more
+	case !n.collects:
+		under = n.m.Sent - n.next
+	default:
 		under = n.m.Sent - n.m.Received
 		if e.Outcome == OK && under > 0 { // it has answered, with too few
 			for range under {
@@ -159,14 +177,18 @@ func (n *numbers) settle(l *Ledger, e *Entry) {
 			}
 		}
 	}
-	n.m.Lost = uint64(len(n.missing))
+	n.m.Lost = uint64(len(n.missing)) + n.more
+	n.missed(-int(n.m.Lost))
 	if e.Outcome == Told { // they crossed the goodbye: their client knows that they have no answer, and may send them again
 		n.m.Unanswered = under
 	} else {
 		n.m.Lost += under
 	}
 	e.Messages = n.m
-	for range n.missing {
+	for _, since := range n.missing {
+		l.side(since, MessageLost, "", e.Local)
+	}
+	for range n.more {
 		l.side(e.At, MessageLost, "", e.Local)
 	}
 }

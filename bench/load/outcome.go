@@ -7,7 +7,7 @@ type Outcome string
 const (
 	OK             Outcome = "ok"             // a whole answer; a session that we ended ourselves
 	Told           Outcome = "told"           // a session that the server ended by its protocol's goodbye
-	Status         Outcome = "status"         // HTTP 4xx or 5xx
+	Status         Outcome = "status"         // HTTP 4xx or 5xx; a WebSocket close code that tells of a fault
 	GRPCStatus     Outcome = "grpc_status"    // a gRPC status other than OK, in trailers
 	Refused        Outcome = "refused"        // nobody listens
 	Unreachable    Outcome = "unreachable"    // no way there, or no answer to SYN

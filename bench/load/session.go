@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -111,6 +112,8 @@ func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
 				if over(ctx) {
 					return
 				}
+			case e.Outcome == Told: // a goodbye before any welcome is a refusal
+				l.failed(began, Closed, e.Wire+" before the first message", e.Local)
 			case e.Outcome != OK: // a way there, and no answer: no session yet
 				l.failed(began, e.Outcome, e.Wire, e.Local)
 			}
@@ -149,7 +152,7 @@ func (e *outcomeError) Error() string { return e.wire }
 // called, and spoke is true. Sending, receiving and watching over both have a goroutine each: a server that doesn't read
 // holds the sender, one that doesn't answer the receiver, and neither holds us.
 func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, spoke bool) {
-	n := &numbers{collects: s.collects(), missing: map[uint64]struct{}{}, sent: map[uint64]time.Time{}}
+	n := &numbers{collects: s.collects(), listens: s.listens(), gaps: l.missing, missing: map[uint64]time.Time{}, sent: map[uint64]time.Time{}}
 	if r, ok := s.(resumer); ok {
 		if seq, resumed := r.next(); resumed {
 			n.next, n.last = seq, time.Now()
@@ -242,7 +245,7 @@ func watchOver(ctx context.Context, spec Spec, s session, n *numbers, done <-cha
 	look := time.NewTicker(min(spec.Timeout/4, time.Second)) // ten times as often, for 7000 sessions, is a tenth of a core
 	defer look.Stop()
 	for ctx.Err() == nil {
-		if n.owed() > spec.Timeout || s.listens() && n.silent(spec.Timeout) {
+		if n.owed() > spec.Timeout || s.listens() && n.silent(spec.Timeout) && quiet(s) > spec.Timeout {
 			hung.Store(true)
 			s.abort()
 			return
@@ -273,6 +276,14 @@ func watchOver(ctx context.Context, spec Spec, s session, n *numbers, done <-cha
 	case <-time.After(min(spec.Timeout, goodbyeTime)):
 		s.abort()
 	}
+}
+
+// quiet is for how long nothing at all has come, comments that keep a connection alive among it.
+func quiet(s session) time.Duration {
+	if h, ok := s.(interface{ heardAt() time.Time }); ok {
+		return time.Since(h.heardAt())
+	}
+	return math.MaxInt64
 }
 
 // goodbyeTime is how long a server gets to answer our own goodbye.

@@ -85,6 +85,7 @@ type Spec struct {
 
 // Bounds of a spec.
 const (
+	minRate     = 0.001
 	maxRate     = 100_000
 	maxConns    = 20_000
 	maxSessions = 20_000
@@ -227,8 +228,8 @@ func (s *Spec) Validate() error {
 	}
 	s.Timeout = orElse(s.Timeout, 10*time.Second)
 	switch {
-	case !(s.Rate >= 0 && s.Rate <= maxRate):
-		return fmt.Errorf("rate: want more than 0, %d at most", maxRate)
+	case !s.Kind.Long() && !(s.Rate >= minRate && s.Rate <= maxRate):
+		return fmt.Errorf("rate: want %g to %d requests a second", minRate, maxRate)
 	case s.Conns < 0 || s.Conns > maxConns:
 		return fmt.Errorf("conns: want 1 to %d", maxConns)
 	case s.Sessions < 0 || s.Sessions > maxSessions:

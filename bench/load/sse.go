@@ -10,19 +10,24 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
 // events listens to server-sent events. Their ids are the numbers, where they are numbers.
 type events struct {
-	res   *http.Response
-	r     *bufio.Reader
-	addr  string
-	id    string // of the event that is being read
-	last  string // of the last whole event: the one to come back with
-	data  bool
-	seen  uint64
-	leave context.CancelFunc
+	res     *http.Response
+	r       *bufio.Reader
+	addr    string
+	id      string // of the event that is being read
+	last    string // of the last whole event: the one to come back with
+	data    bool
+	named   bool // the event that is being read has an id of its own
+	cr      bool // the line before ended with CR: a LF belongs to it
+	ord     ordinal
+	heard   atomic.Int64 // when anything came, in Unix nanoseconds
+	leave   context.CancelFunc
+	counted bool // its client's earlier events were not numbered by their ids
 }
 
 // listener is one client: with resume=true it names the last event that it has seen when it comes back (WHATWG HTML, server-sent
@@ -36,14 +41,15 @@ type listener struct {
 func newListener(s Spec, to endpoint) *listener { return &listener{spec: s, to: to} }
 
 func (c *listener) dial(ctx context.Context) (session, error) {
-	id := ""
+	id, counted := "", false
 	if c.spec.Resume && c.last != nil {
-		id = c.last.last
+		id, counted = c.last.last, c.last.ord.counted || c.last.counted
 	}
 	e, err := dialSSE(ctx, c.spec, c.to, id)
 	if err != nil {
 		return nil, err
 	}
+	e.counted = counted
 	c.last = e
 	return e, nil
 }
@@ -96,40 +102,61 @@ func dialSSE(ctx context.Context, s Spec, to endpoint, last string) (*events, er
 // next is the number of the first event after the last one seen.
 func (e *events) next() (seq uint64, resumed bool) {
 	n, err := strconv.ParseUint(e.last, 10, 64)
-	return n + 1, err == nil
+	return n + 1, err == nil && !e.counted
 }
 
 func (*events) send(uint64) error { return nil }
 
 func (e *events) recv() (uint64, error) {
 	for {
-		line, err := readLine(e.r)
+		line, err := e.line()
 		if err != nil {
 			if errors.Is(err, io.EOF) && (len(line) > 0 || e.data) {
 				return 0, io.ErrUnexpectedEOF // inside an event
 			}
 			return 0, err
 		}
-		line = bytes.TrimRight(line, "\r\n")
+		e.heard.Store(time.Now().UnixNano())
 		field, v, _ := bytes.Cut(line, []byte(":"))
 		if len(line) == 0 {
 			e.last = e.id
 		}
 		switch {
 		case len(line) == 0 && e.data:
-			e.data = false
-			e.seen++
-			if n, err := strconv.ParseUint(e.id, 10, 64); err == nil {
-				return n, nil
-			}
-			return e.seen, nil
+			n, err := strconv.ParseUint(e.id, 10, 64)
+			named := e.named && err == nil
+			e.data, e.named = false, false
+			return e.ord.of(n, named), nil
 		case string(field) == "id" && bytes.IndexByte(v, 0) < 0: // one with NUL is to be ignored
-			e.id = string(bytes.TrimSpace(v))
+			e.id, e.named = string(bytes.TrimSpace(v)), true
 		case string(field) == "data":
 			e.data = true
 		}
 	}
 }
+
+// line reads up to a CR, a LF or both (WHATWG HTML, server-sent events, "Parsing an event stream").
+func (e *events) line() (line []byte, err error) {
+	for {
+		b, err := e.r.ReadByte()
+		switch {
+		case err != nil:
+			return line, err
+		case b == '\n' && e.cr && len(line) == 0:
+			e.cr = false
+			continue
+		case b == '\n', b == '\r':
+			e.cr = b == '\r'
+			return line, nil
+		case len(line) > maxSize+maxNumber:
+			return line, errLongLine
+		}
+		e.cr = false
+		line = append(line, b)
+	}
+}
+
+func (e *events) heardAt() time.Time { return time.Unix(0, e.heard.Load()) }
 
 func (*events) listens() bool   { return true }
 func (*events) collects() bool  { return false }

@@ -13,12 +13,12 @@ import (
 
 // webSocket sends binary messages and expects them back, or listens to what the server pushes.
 type webSocket struct {
-	pushed uint64 // messages without a number of their own are numbered as they come
-	c      *websocket.Conn
-	spec   Spec
-	addr   string
-	ctx    context.Context // of the session; its calls have no other
-	leave  context.CancelFunc
+	ord   ordinal
+	c     *websocket.Conn
+	spec  Spec
+	addr  string
+	ctx   context.Context // of the session; its calls have no other
+	leave context.CancelFunc
 }
 
 func dialWebSocket(ctx context.Context, s Spec, to endpoint) (session, error) {
@@ -66,11 +66,8 @@ func (w *webSocket) recv() (uint64, error) {
 	if w.spec.Mode != ModePush {
 		return numberOf(b)
 	}
-	w.pushed++
-	if n := leading(b); n >= 0 {
-		return uint64(n), nil
-	}
-	return w.pushed - 1, nil
+	n := leading(b)
+	return w.ord.of(uint64(max(n, 0)), n >= 0), nil
 }
 
 func (w *webSocket) listens() bool { return w.spec.Mode == ModePush }
@@ -80,6 +77,9 @@ func (w *webSocket) local() string { return w.addr }
 func (w *webSocket) ending(err error, _ bool) (Outcome, string) {
 	var c websocket.CloseError
 	if errors.As(err, &c) {
+		if c.Code >= websocket.StatusProtocolError && c.Code <= websocket.StatusInternalError && c.Code != websocket.StatusNoStatusRcvd {
+			return Status, fmt.Sprintf("close %d", c.Code) // 1002 to 1011 tell of a fault (RFC 6455 section 7.4.1)
+		}
 		return Told, fmt.Sprintf("close %d", c.Code)
 	}
 	return causeOf(err, false)

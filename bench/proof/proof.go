@@ -85,6 +85,7 @@ type Load struct {
 	Attempted uint64            `json:"attempted"`
 	Succeeded uint64            `json:"succeeded"`
 	Failed    uint64            `json:"failed"`
+	Faults    uint64            `json:"faults"` // beside: messages of sessions that went wrong, answers that nobody asked for
 	Outcomes  map[string]uint64 `json:"outcomes"`
 	Latency   Latency           `json:"latency_ms"`
 	// Connections are its clients', TCP.

@@ -102,12 +102,12 @@ func (r *run) do(ctx context.Context) error {
 	baseline := proof.Baseline{Seconds: p.Baseline.Seconds(), Attempted: base.attempted - before.attempted, Failed: base.failed}
 	if base.failed > 0 {
 		r.zero = time.Now()
-		r.finish(stop, &wg, baseline)
+		r.finish(ctx, stop, &wg, baseline)
 		return fmt.Errorf("the baseline errs: %d failures before anything was terminated, first: %s", base.failed, r.first())
 	}
 	if base.attempted == 0 || base.idle != "" {
 		r.zero = time.Now()
-		r.finish(stop, &wg, baseline)
+		r.finish(ctx, stop, &wg, baseline)
 		return fmt.Errorf("the baseline is empty: nothing came of %s within %v; a longer --baseline waits for longer", base.idle, p.Warmup+p.Baseline)
 	}
 
@@ -117,11 +117,11 @@ func (r *run) do(ctx context.Context) error {
 		r.say("do it now: %v are watched from here", p.For)
 	}
 	if err := p.Target.Terminate(ctx); err != nil {
-		r.finish(stop, &wg, baseline)
+		r.finish(ctx, stop, &wg, baseline)
 		return err
 	}
 	whole := r.observe(ctx)
-	r.finish(stop, &wg, baseline)
+	r.finish(ctx, stop, &wg, baseline)
 	if !whole {
 		return errInterrupted
 	}
@@ -175,7 +175,7 @@ func (r *run) tellPhases(told int) int {
 
 func (r *run) broken(ctx context.Context, stop func(), wg *sync.WaitGroup) error {
 	r.zero = time.Now()
-	r.finish(stop, wg, proof.Baseline{Seconds: 0})
+	r.finish(ctx, stop, wg, proof.Baseline{Seconds: 0})
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
@@ -183,11 +183,11 @@ func (r *run) broken(ctx context.Context, stop func(), wg *sync.WaitGroup) error
 }
 
 // finish stops the loads, waits for the last fates, and joins.
-func (r *run) finish(stop func(), wg *sync.WaitGroup, b proof.Baseline) {
+func (r *run) finish(ctx context.Context, stop func(), wg *sync.WaitGroup, b proof.Baseline) {
 	stopped := time.Now()
 	stop()
-	wg.Wait()
-	r.settle()
+	r.await(ctx, wg)
+	r.settle(ctx)
 	for _, s := range r.sidecars {
 		s.stop()
 	}
@@ -238,12 +238,34 @@ func (r *run) finish(stop func(), wg *sync.WaitGroup, b proof.Baseline) {
 	r.result = res
 }
 
+// graceTime is how long what is under way has to come to its end when it is interrupted.
+const graceTime = time.Second
+
+// await waits for the loads' ends: for as long as their requests' time limits let them take, unless it is interrupted.
+func (r *run) await(ctx context.Context, wg *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+	case <-time.After(graceTime):
+		for _, d := range r.drivers {
+			d.Abort()
+		}
+		<-done
+	}
+}
+
 // settle waits until every failure has its fate, or for the settle time.
-func (r *run) settle() {
+func (r *run) settle(ctx context.Context) {
 	if len(r.sidecars) == 0 {
 		return
 	}
-	for deadline := time.Now().Add(r.plan.Settle); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(r.plan.Settle); time.Now().Before(deadline) && sleep(ctx, 50*time.Millisecond); {
 		j, missing := newJoiner(r.sidecars), false
 		for _, d := range r.drivers {
 			a := d.Account()
@@ -268,7 +290,7 @@ func (r *run) counts() (c counted) {
 	for _, d := range r.drivers {
 		a := d.Account()
 		c.attempted += a.Attempted
-		c.failed += a.Failed
+		c.failed += a.Failed + a.Faults + uint64(a.Gaps)
 		if a.Succeeded == 0 && a.Sessions == 0 {
 			c.idle = string(a.Spec.Kind) + " " + a.Spec.Target
 		}
@@ -279,7 +301,7 @@ func (r *run) counts() (c counted) {
 // first names the first failure.
 func (r *run) first() string {
 	if r.result == nil || len(r.result.Failures) == 0 {
-		return "unknown"
+		return "a message that is missing"
 	}
 	f := r.result.Failures[0]
 	return fmt.Sprintf("%s %s (%s)", f.Kind, f.Outcome, f.Wire)

@@ -14,7 +14,7 @@ import (
 func loadOf(a *load.Account, start, zero time.Time) proof.Load {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 	out := proof.Load{
-		Kind: string(a.Spec.Kind), Target: a.Spec.Target, Attempted: a.Attempted, Succeeded: a.Succeeded, Failed: a.Failed, Outcomes: map[string]uint64{},
+		Kind: string(a.Spec.Kind), Target: a.Spec.Target, Attempted: a.Attempted, Succeeded: a.Succeeded, Failed: a.Failed, Faults: a.Faults, Outcomes: map[string]uint64{},
 		Connections: proof.Connections{Opened: a.Connections.Opened, Refused: a.Connections.Refused, Failed: a.Connections.Failed, Bytes: proof.Bytes(a.Connections.Bytes)}, Latency: proof.Latency{P50: ms(a.P50), P90: ms(a.P90), P99: ms(a.P99), Max: ms(a.Max)},
 		Timeline: proof.Timeline{From: seconds(start.Sub(zero)), Slice: load.Slice.Seconds(), Open: []int{}, Begun: []int{}, Failed: []int{}},
 	}
@@ -61,7 +61,7 @@ func judge(p *proof.Proof, l *Limits) {
 		var returns, away []float64
 		for k := range r.Loads {
 			ld := &r.Loads[k]
-			runFailed += float64(ld.Failed)
+			runFailed += float64(ld.Failed + ld.Faults)
 			if ld.Sessions == nil {
 				continue
 			}
