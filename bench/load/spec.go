@@ -242,6 +242,10 @@ func (s *Spec) Validate() error {
 		return errors.New("timeout: want more than nothing")
 	case (s.Ready == "") != (s.Next == ""):
 		return errors.New("ready, next: each needs the other")
+	case s.Ready != "" && !isURL(s.Ready):
+		return fmt.Errorf("ready=%s: want an http URL", s.Ready)
+	case s.Next != "" && !isHostPort(s.Next):
+		return fmt.Errorf("next=%s: want host:port", s.Next)
 	case s.Lag < 0 || s.Lag > 0 && s.Next == "":
 		return errors.New("lag: must not be negative, and needs next")
 	case !s.modeFits():
@@ -256,6 +260,17 @@ func (s *Spec) Validate() error {
 		return errors.New(`retry: want "library"`)
 	}
 	return nil
+}
+
+func isURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}
+
+func isHostPort(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	n, perr := strconv.ParseUint(port, 10, 16)
+	return err == nil && host != "" && perr == nil && n > 0
 }
 
 func (s *Spec) modeFits() bool {

@@ -14,8 +14,12 @@ func (p *Proof) JUnit(w io.Writer) error {
 	var detail strings.Builder
 	for i := range p.Runs {
 		took += p.Runs[i].End + p.Runs[i].Baseline.Seconds
-		for _, g := range p.Runs[i].groups() {
+		rows, more := p.Runs[i].rows()
+		for _, g := range rows {
 			fmt.Fprintf(&detail, "run %d: %d x %s %s in %s, by %s: %s %s %s\n", i+1, g.N, g.Kind, g.Outcome, g.Phase, g.Attributed, g.Wire, g.FateID, g.Fate)
+		}
+		if more > 0 {
+			fmt.Fprintf(&detail, "run %d: and %d more sorts\n", i+1, more)
 		}
 	}
 	var cases []show.Case

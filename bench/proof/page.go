@@ -18,7 +18,7 @@ var pageFS embed.FS
 // HTML writes the page: one file, nothing loaded from elsewhere, no script.
 func (p *Proof) HTML(w io.Writer) error {
 	t, err := template.New("page.html").Funcs(template.FuncMap{
-		"outcomes": outcomes, "back": back, "notBack": notBack, "chart": chart, "groups": (*Run).groups, "late": lateCurve, "returns": returns, "mark": Verdict.mark, "style": func() template.CSS { return show.Style },
+		"outcomes": outcomes, "back": back, "notBack": notBack, "chart": chart, "groups": func(r *Run) []group { g, _ := r.rows(); return g }, "more": func(r *Run) int { _, n := r.rows(); return n }, "late": lateCurve, "returns": returns, "mark": Verdict.mark, "style": func() template.CSS { return show.Style },
 		"when": func(s string) string {
 			at, err := time.Parse(time.RFC3339Nano, s)
 			if err != nil {

@@ -57,7 +57,7 @@ type Run struct {
 	Advice      []string  `json:"advice"` // each begins with who could change something: "client: …" or "server: …"
 	Sidecars    []Sidecar `json:"sidecars"`
 	// Unfinished is the phase of a sidecar's drain that had not come to its end, nor to the closing window, when the loads
-	// stopped: there is no verdict then.
+	// stopped, or "command" where --exec's still ran: then nothing is proven by what did not happen yet.
 	Unfinished string   `json:"unfinished_phase,omitempty"`
 	Running    bool     `json:"target_running"`                                      // the signalled process was there when the loads stopped
 	Exited     *float64 `json:"target_exited_s" jsonschema:"oneof_type=number;null"` // when the signalled process was gone; null: it was not seen to go

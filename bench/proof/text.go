@@ -136,7 +136,18 @@ func (r *Run) groups() []group {
 	return out
 }
 
-const maxGroups = 20
+// maxGroups is how many sorts of failure the terminal gets, maxRows a document; the JSON has each failure.
+const (
+	maxGroups = 20
+	maxRows   = 200
+)
+
+// rows are the sorts of failure that a document shows, and how many more there are.
+func (r *Run) rows() (shown []group, more int) {
+	g := r.groups()
+	n := min(len(g), maxRows)
+	return g[:n], len(g) - n
+}
 
 func failureLines(o *writer, r *Run) {
 	if len(r.Failures) == 0 {
@@ -266,8 +277,12 @@ func (p *Proof) Markdown(w io.Writer) error {
 			continue
 		}
 		o.f("\n| count | phase | load | outcome | whose doing | when | what |\n|---|---|---|---|---|---|---|\n")
-		for _, g := range r.groups() {
+		rows, more := r.rows()
+		for _, g := range rows {
 			o.f("| %d | %s | %s | %s | %s | %+.1f s to %+.1f s | %s |\n", g.N, g.Phase, g.Kind, g.Outcome, g.Attributed, g.First, g.Last, show.Markdown(strings.TrimSpace(g.Wire+" "+g.FateID+" "+g.Fate)))
+		}
+		if more > 0 {
+			o.f("\nand %d more sorts\n", more)
 		}
 	}
 	return o.err

@@ -21,6 +21,9 @@ const (
 // each is read when its process gets to run.
 const slack = 500 * time.Millisecond
 
+// batch is how much later than it came an end may be stamped: a loop reads its clock once per batch.
+const batch = 20 * time.Millisecond
+
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e4) / 1e4 }
 
 // joiner finds the fate behind a failure.
@@ -86,6 +89,9 @@ func (j *joiner) find(e *load.Entry) *fact {
 		if f.fate != "completed" && f.fate != "drained" {
 			r += 2
 		}
+		if !f.ended.Before(e.Began.Add(-batch)) { // a clock that is off is the last resort
+			r += 4
+		}
 		if f.stream {
 			r++
 		}
@@ -99,8 +105,11 @@ func (j *joiner) find(e *load.Entry) *fact {
 		if e.Outcome == load.StreamRefused && f.stream && f.fate == "completed" {
 			continue // not this one: a stream above a GOAWAY's last id may never have been sent; its connection tells whose GOAWAY
 		}
-		if broken(e) && !e.Session && f.stream && f.fate == "completed" {
+		if (broken(e) || e.Outcome == load.Timeout) && !e.Session && f.stream && f.fate == "completed" {
 			continue // nor this: it is an earlier request's, which had its answer
+		}
+		if f.fate == stillOpen && e.Outcome != load.Timeout {
+			continue
 		}
 		if best == nil || rank(f) > rank(best) || rank(f) == rank(best) && apart(f) < apart(best) {
 			best = f

@@ -126,6 +126,10 @@ func (r *run) do(ctx context.Context) error {
 		return errInterrupted
 	}
 	if s, ok := p.Target.(*script); ok {
+		if s.Running() {
+			r.result.Unfinished = "command"
+			return nil
+		}
 		if err := s.Err(); err != nil {
 			return fmt.Errorf("--exec: the command failed: %w", err)
 		}
@@ -189,6 +193,7 @@ func (r *run) finish(ctx context.Context, stop func(), wg *sync.WaitGroup, b pro
 	r.await(ctx, wg)
 	r.settle(ctx)
 	for _, s := range r.sidecars {
+		s.listOpen(ctx)
 		s.stop()
 	}
 	res := r.result

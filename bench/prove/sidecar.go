@@ -51,12 +51,12 @@ type phaseAt struct {
 
 // watchSidecar subscribes to both kinds of record. It fails when nobody is there.
 func watchSidecar(ctx context.Context, addr, tokenFile string) (*watched, error) {
-	c, err := sidecar.Dial(ctx, addr, tokenFile)
+	c, err := sidecar.Dial(context.WithoutCancel(ctx), addr, tokenFile) // an interrupt is no reason not to hear the last fates
 	if err != nil {
 		return nil, err
 	}
 	s := &watched{addr: addr, client: c, fates: map[string]uint64{}}
-	if err := c.Watch(s.take, s.ended); err != nil {
+	if err := c.Watch(ctx, s.take, s.ended); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -110,6 +110,37 @@ func (s *watched) take(e *trackerpb.WatchResponse, what trackerpb.What) {
 	default:
 	}
 }
+
+// listTime bounds the question what is open.
+const listTime = 2 * time.Second
+
+// listOpen asks for what never ended: a request that an app has not answered is still there.
+func (s *watched) listOpen(ctx context.Context) {
+	if s.client == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTime)
+	defer cancel()
+	for cursor := ""; ; {
+		page, err := s.client.API.List(s.client.Auth(ctx), &trackerpb.ListRequest{Selection: &trackerpb.Selection{What: trackerpb.What_WHAT_STREAM, State: trackerpb.State_STATE_OPEN}, Limit: 1000, Cursor: cursor})
+		if err != nil {
+			return // it is gone, as it should be
+		}
+		s.mu.Lock()
+		for _, r := range page.GetRecords() {
+			if len(s.facts) < maxFacts {
+				s.facts = append(s.facts, fact{id: r.GetId(), client: r.GetClient(), kind: sidecar.Word(r.GetKind(), "KIND_"), path: r.GetPath(), fate: stillOpen, by: "unknown", waiting: sidecar.Word(r.GetWaitingOn(), "WAITING_ON_"), opened: r.GetOpenedAt().AsTime(), ended: time.Now(), stream: true})
+			}
+		}
+		s.mu.Unlock()
+		if cursor = page.GetNextCursor(); cursor == "" {
+			return
+		}
+	}
+}
+
+// stillOpen stands for the fate of what has none.
+const stillOpen = "open"
 
 // stop ends the watch and waits for its readers.
 func (s *watched) stop() {

@@ -107,7 +107,8 @@ func (p *process) String() string {
 	return fmt.Sprintf("%s to process %d", unix.SignalName(p.sig), p.pid)
 }
 
-// script runs a command; it and what it started form a process group that ends with us.
+// script runs a command. As long as it runs, it and what it started form a process group that ends with us; what a command
+// that has come to its end left behind (a server that it restarted) was meant to stay.
 type script struct {
 	command string
 	cmd     *exec.Cmd
@@ -146,16 +147,25 @@ func (s *script) Stop() {
 	if s.cmd == nil || s.done == nil {
 		return
 	}
+	if !s.Running() {
+		return
+	}
+	group := -s.cmd.Process.Pid
+	_ = syscall.Kill(group, syscall.SIGTERM)
+	for began := time.Now(); time.Since(began) < time.Second && syscall.Kill(group, 0) == nil; {
+		time.Sleep(5 * time.Millisecond)
+	}
+	_ = syscall.Kill(group, syscall.SIGKILL) // whoever of them would not go, the shell or not
+	<-s.done
+}
+
+// Running says that the command has not come to its end.
+func (s *script) Running() bool {
 	select {
 	case <-s.done:
+		return false
 	default:
-		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM)
-		select {
-		case <-s.done:
-		case <-time.After(time.Second):
-			_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
-			<-s.done
-		}
+		return true
 	}
 }
 

@@ -116,7 +116,11 @@ func judge(p *proof.Proof, l *Limits) {
 	for i := range p.Runs {
 		if r := &p.Runs[i]; r.Unfinished != "" {
 			p.Verdict = proof.NoVerdict
-			p.Reason = fmt.Sprintf("every limit was kept, but %.1f s after the trigger the drain had only come to its %s phase: what it still held was not seen to end; --for must be longer", r.End, r.Unfinished)
+			what := "the drain had only come to its " + r.Unfinished + " phase: what it still held was not seen to end"
+			if r.Unfinished == "command" {
+				what = "--exec's command still ran"
+			}
+			p.Reason = fmt.Sprintf("every limit was kept, but %.1f s after the trigger %s; --for must be longer", r.End, what)
 			return
 		}
 		running = running || p.Runs[i].Running

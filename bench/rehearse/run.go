@@ -26,14 +26,14 @@ const undoTime = 5 * time.Second
 // what could not be begun.
 func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(progress, format+"\n", args...) }
-	keep := context.WithoutCancel(ctx) // watches outlive an interrupt: their last words are wanted
+	keep := context.WithoutCancel(ctx)
 	var all []*watched
 	for i, addr := range append([]string{p.Sidecar}, p.Landing...) {
 		flag := "--sidecar"
 		if i > 0 {
 			flag = "--landing"
 		}
-		s, err := watch(keep, flag, addr, p.TokenFile)
+		s, err := watch(ctx, flag, addr, p.TokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -68,18 +68,18 @@ func Run(ctx context.Context, p *Plan, progress io.Writer) (*Result, error) {
 	if err := at.call(keep, "POST", "/v1/rehearsal", map[string]any{"mode": p.Mode, "connections": conns, "over_s": p.Over.Seconds(), "hold_s": p.Hold.Seconds()}, &st); err != nil {
 		return nil, err
 	}
-	start := st.StartedAt
+	start, ours := st.StartedAt, st.ID
 	res.Started = start.Format(time.RFC3339Nano)
 	say("taking %d of %d streams on %d connections by %s; watching until %s", len(streams), of, len(conns), p.Mode, start.Add(p.Over+p.Hold+p.Watch).Format(time.TimeOnly))
 	whole := wait(ctx, p, all, start, say)
 	if !whole {
-		undo(keep, at, say)
+		undo(keep, at, ours, say)
 	}
 	end := time.Now()
 	time.Sleep(settle)
 	last, stop := context.WithTimeout(keep, undoTime)
 	defer stop()
-	if err := at.call(last, "GET", "/v1/rehearsal", nil, &st); err == nil {
+	if err := at.call(last, "GET", "/v1/rehearsal", nil, &st); err == nil && st.ID == ours { // it may be another's already
 		res.Missed = st.Missed
 		if st.Status == "cancelled" && whole {
 			whole, res.Reason = false, "the sidecar broke it off: "+st.Reason
@@ -139,7 +139,7 @@ func wait(ctx context.Context, p *Plan, all []*watched, start time.Time, say fun
 }
 
 // undo takes silences and refusals back.
-func undo(ctx context.Context, at *watched, say func(string, ...any)) {
+func undo(ctx context.Context, at *watched, ours int, say func(string, ...any)) {
 	ctx, stop := context.WithTimeout(ctx, undoTime)
 	defer stop()
 	var st state
@@ -147,10 +147,10 @@ func undo(ctx context.Context, at *watched, say func(string, ...any)) {
 		say("not undone: %v", err)
 		return
 	}
-	if st.Status != "running" {
+	if st.Status != "running" || st.ID != ours {
 		return
 	}
-	if err := at.call(ctx, "DELETE", "/v1/rehearsal", nil, &st); err != nil {
+	if err := at.call(ctx, "DELETE", fmt.Sprintf("/v1/rehearsal?id=%d", ours), nil, &st); err != nil {
 		say("not undone: %v (the sidecar ends it by itself)", err)
 		return
 	}

@@ -42,13 +42,13 @@ type watched struct {
 }
 
 func watch(ctx context.Context, flag, addr, tokenFile string) (*watched, error) {
-	c, err := sidecar.Dial(ctx, addr, tokenFile)
+	c, err := sidecar.Dial(context.WithoutCancel(ctx), addr, tokenFile) // watches outlive an interrupt: their last words are wanted
 	if err != nil {
 		return nil, err
 	}
 	c.Flag = flag
 	s := &watched{Client: c, http: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: nil}}}
-	if err := c.Watch(s.take, s.gone); err != nil {
+	if err := c.Watch(ctx, s.take, s.gone); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -134,6 +134,7 @@ func (s *watched) open(ctx context.Context, stream bool) ([]record, error) {
 
 // state is the sidecar's own view of the rehearsal.
 type state struct {
+	ID                          int
 	Status, Reason              string
 	StartedAt                   time.Time `json:"started_at"`
 	Picked, Taken, Missed, Held int

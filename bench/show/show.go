@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+	"unicode"
 )
 
 //go:embed style.css
@@ -14,9 +15,15 @@ var style string
 // Style is every page's: light and dark, on paper too, nothing from elsewhere.
 var Style = template.CSS(style) //nolint:gosec // our own file
 
-// Markdown makes a text fit for a cell of a Markdown table.
+// Markdown makes a text fit for a cell of a Markdown table: nothing in it is markup.
 func Markdown(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "`", "'").Replace(s)
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "[", `\[`, "]", `\]`, "*", `\*`, "_", `\_`, "<", "&lt;", "&", "&amp;", "`", "'").Replace(s)
 }
 
 // Curve draws a cumulative count of all; "" when there is nothing.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -62,9 +63,16 @@ func (c *Client) Error(err error) error {
 	return fmt.Errorf("%s %s: %s", c.Flag, c.Addr, status.Convert(err).Message())
 }
 
-// Watch subscribes to both kinds of record and returns once no event can be missed any more. event is called from two
-// goroutines; ended is called by each with what ended it.
-func (c *Client) Watch(event func(e *trackerpb.WatchResponse, what trackerpb.What), ended func(error)) error {
+// subscribeTime is how long a sidecar has to answer a subscription; it lists what is open first.
+const subscribeTime = 10 * time.Second
+
+// Watch subscribes to both kinds of record and returns once no event can be missed any more, or fails when that takes too long
+// or until is over. event is called from two goroutines; ended is called by each with what ended it.
+func (c *Client) Watch(until context.Context, event func(e *trackerpb.WatchResponse, what trackerpb.What), ended func(error)) error {
+	until, done := context.WithTimeoutCause(until, subscribeTime, fmt.Errorf("no answer within %v", subscribeTime))
+	defer done()
+	stop := context.AfterFunc(until, c.cancel)
+	defer stop()
 	for _, what := range []trackerpb.What{trackerpb.What_WHAT_CONNECTION, trackerpb.What_WHAT_STREAM} {
 		w, err := c.API.Watch(c.Auth(c.ctx), &trackerpb.WatchRequest{Selection: &trackerpb.Selection{What: what}, Limit: 1})
 		if err == nil {
@@ -74,6 +82,9 @@ func (c *Client) Watch(event func(e *trackerpb.WatchResponse, what trackerpb.Wha
 					break
 				}
 			}
+		}
+		if until.Err() != nil {
+			return fmt.Errorf("%s %s: %w", c.Flag, c.Addr, context.Cause(until))
 		}
 		if err != nil {
 			return c.Error(err)

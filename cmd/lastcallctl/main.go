@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -30,8 +31,19 @@ type status struct {
 func (s status) Error() string { return s.err.Error() }
 func (s status) Unwrap() error { return s.err }
 
+// patience is how long after the first signal a second one means that the end is wanted at once. timeout(1) sends each twice.
+const patience = time.Second
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	on := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		on = append(on, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), on...)
+	context.AfterFunc(ctx, func() { time.AfterFunc(patience, stop) })
+	// A reader that goes (head, less) makes writes fail; it does not end us, files are still to be written. Ignoring the signal
+	// would be handed down to commands.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 )
 
 // document is what a command has found, in its forms.
 type document interface {
+	Check() error // of one that was read: whether it can be shown
 	Text(w io.Writer) error
 	Markdown(w io.Writer) error
 	JUnit(w io.Writer) error
@@ -42,14 +44,28 @@ func (o *outputs) open() error {
 		if f.path == "" {
 			continue
 		}
-		file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE, 0o644)
+		file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644) // a pipe that nobody reads would hold us
 		if err != nil {
 			o.close()
 			return fmt.Errorf("%s: %w", f.flag, err)
 		}
+		for _, other := range o.files {
+			if same(other.file, file) {
+				_ = file.Close()
+				o.close()
+				return fmt.Errorf("%s: %s has that file already", f.flag, other.flag)
+			}
+		}
 		o.files = append(o.files, output{f.flag, file, f.write})
 	}
 	return nil
+}
+
+// same says whether both are one regular file.
+func same(a, b *os.File) bool {
+	ai, aerr := a.Stat()
+	bi, berr := b.Stat()
+	return aerr == nil && berr == nil && ai.Mode().IsRegular() && os.SameFile(ai, bi)
 }
 
 func (o *outputs) close() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -14,9 +15,13 @@ import (
 
 func reportCommand(stdout io.Writer) *cobra.Command {
 	var format string
-	cmd := &cobra.Command{Use: "report FILE", Short: "Show a proof's or a rehearsal's JSON in another form", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{
+		Use: "report FILE", Short: "Show a proof's or a rehearsal's JSON in another form", Args: cobra.ExactArgs(1),
+		Long: "Reads a document of lastcallctl prove or rehearse (-: standard input) and writes it in another form.\nExit status: 0 written, whatever its verdict; 2 it is no such document; 3 it could not be written.",
+	}
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text, markdown, junit, html, or schema: the JSON Schema of such a file")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		signal.Reset() // there is nothing to be undone
 		d, schema, err := read(args[0])
 		if err != nil {
 			return err
@@ -39,7 +44,12 @@ func reportCommand(stdout io.Writer) *cobra.Command {
 
 // read tells by its schema what a file is.
 func read(path string) (d document, schema []byte, err error) {
-	b, err := os.ReadFile(path)
+	var b []byte
+	if path == "-" {
+		b, err = io.ReadAll(os.Stdin)
+	} else {
+		b, err = os.ReadFile(path)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,6 +66,9 @@ func read(path string) (d document, schema []byte, err error) {
 		return nil, nil, fmt.Errorf("%s: schema %q, this reads %q and %q", path, head.Schema, proof.Schema, rehearse.Schema)
 	}
 	if err := json.Unmarshal(b, d); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := d.Check(); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return d, schema, nil

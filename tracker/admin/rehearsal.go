@@ -3,8 +3,10 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/lastcall-proxy/lastcall/tracker"
 )
@@ -47,6 +49,9 @@ type Rehearsal struct {
 	Refusing  bool          `json:"refusing"` // new connections are refused now
 }
 
+// maxOutcomes bounds what one rehearsal can have found.
+const maxOutcomes = 1_000_000
+
 // maxPlan bounds a plan's JSON.
 const maxPlan = 1 << 20
 
@@ -63,7 +68,12 @@ func (cfg Config) rehearsals(mux *http.ServeMux) {
 		s, err := cfg.Rehearser.StartRehearsal(&p)
 		rehearsed(w, http.StatusAccepted, s, err)
 	})
-	mux.HandleFunc("DELETE /v1/rehearsal", func(w http.ResponseWriter, _ *http.Request) {
+	// ?id=N cancels that one alone: who began an earlier one must not end it.
+	mux.HandleFunc("DELETE /v1/rehearsal", func(w http.ResponseWriter, r *http.Request) {
+		if v := r.URL.Query().Get("id"); v != "" && v != strconv.Itoa(cfg.Rehearser.Rehearsal().ID) {
+			fail(w, http.StatusConflict, "conflict", "id: "+v+" is not the one that runs")
+			return
+		}
 		s, err := cfg.Rehearser.CancelRehearsal()
 		rehearsed(w, http.StatusOK, s, err)
 	})
@@ -79,6 +89,10 @@ func (cfg Config) outcomes(w http.ResponseWriter, r *http.Request) {
 	found := make(map[tracker.Reconnect]uint64, len(in))
 	known := make(map[string]bool, len(in))
 	for _, k := range tracker.AllReconnects() {
+		if in[k.String()] > maxOutcomes {
+			fail(w, http.StatusBadRequest, "bad_parameter", fmt.Sprintf("%s: want %d at most", k, maxOutcomes))
+			return
+		}
 		if n := in[k.String()]; n > 0 {
 			found[k] = n
 		}
