@@ -79,6 +79,8 @@ func grpcCause(err error, said bool) (Outcome, string) {
 	switch {
 	case s.Code() == codes.OK:
 		return OK, ""
+	case errors.Is(err, io.EOF): // grpc-go's, now and then, where a stream is refused while its message is handed over
+		return StreamReset, "the stream ended before its message was sent"
 	case said:
 		return GRPCStatus, wire
 	case strings.Contains(text, "connection refused"):

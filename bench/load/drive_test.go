@@ -303,7 +303,7 @@ func TestParseSpec(t *testing.T) {
 		"http1=a:0": "port", "http1=ftp://a": "scheme", "tcp=a:1,interval=1us": "interval", "http1=a:1,colour=red": "colour", "http1=a:1,conns": "key=value", "grpc-unary=a:1/x": "package.Service/Method",
 		"http1=a:1,mode=push": "mode", "websocket=a:1,mode=server": "mode", "grpc-stream=a:1,mode=x": "mode", "http1=a:1,over=1s": "over", "tcp=a:1,size=9,over=1s": "over", "http1=a:1,size=9,over=1m": "over",
 		"websocket=a:1,resume=true": "resume", "sse=a:1,resume=x": "resume=x", "http1=a:1,retry=yes": "retry", "http1=a:1,timeout=-1s": "timeout", "grpc-unary=a:1,data=!": "data", "http1=a:1,rate=NaN": "rate", "http1=:80": "host",
-		"http1=a:1,rate=0": "more than 0", "http1=a:1,rate=1e-10": "rate", "http1=a:1,ready=x,next=a:1": "ready=x", "http1=a:1,ready=http://a,next=b": "next=b", "http1=a:1,ready=http://a,next=b:99999": "next=b:99999", "tcp=a:1,sessions=0": "more than 0", "http1=a:1,rate=5,rate=5": "already", "http1=ws://a": "scheme", "websocket=tcp://a:1": "scheme", "http1=a": "host:port", "tcp=a:1?lose=1": "no path", "sse=a:1,resume=": "true or false",
+		"http1=a:1,rate=0": "more than 0", "sse=a:1,retry=library": "--reconnect", "http1=a:1,rate=1e-10": "rate", "http1=a:1,ready=x,next=a:1": "ready=x", "http1=a:1,ready=http://a,next=b": "next=b", "http1=a:1,ready=http://a,next=b:99999": "next=b:99999", "tcp=a:1,sessions=0": "more than 0", "http1=a:1,rate=5,rate=5": "already", "http1=ws://a": "scheme", "websocket=tcp://a:1": "scheme", "http1=a": "host:port", "tcp=a:1?lose=1": "no path", "sse=a:1,resume=": "true or false",
 	} {
 		if _, err := load.ParseSpec(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want a word about %s", text, err, want)

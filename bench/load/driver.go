@@ -69,6 +69,10 @@ func New(s Spec, reconnect Reconnect, start time.Time) (*Driver, error) {
 		}
 		d.run = requests(func() requester { return &http1Client{spec: s, to: to, kept: s.Kind == HTTP1, ledger: l} })
 	case HTTP2:
+		if s.Retry != "" {
+			d.run = requests(func() requester { return newLibraryHTTP(s, to, l) })
+			break
+		}
 		d.run = requests(func() requester { return &http2Client{spec: s, to: to} })
 	case GRPCUnary:
 		d.run = requests(func() requester { return &unaryClient{spec: s, to: to, ledger: l} })

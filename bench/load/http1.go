@@ -224,9 +224,13 @@ type libraryHTTP struct {
 }
 
 func newLibraryHTTP(s Spec, to endpoint, l *Ledger) *libraryHTTP {
-	return &libraryHTTP{spec: s, to: to, ledger: l, client: &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DisableKeepAlives: s.Kind == HTTP1New, TLSClientConfig: tlsConfig(&s, to), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	tr := &http.Transport{MaxConnsPerHost: 1, DisableKeepAlives: s.Kind == HTTP1New, TLSClientConfig: tlsConfig(&s, to), Protocols: new(http.Protocols), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return to.connect(ctx)
-	}}}}
+	}}
+	tr.Protocols.SetHTTP1(s.Kind != HTTP2)
+	tr.Protocols.SetHTTP2(s.Kind == HTTP2)
+	tr.Protocols.SetUnencryptedHTTP2(s.Kind == HTTP2)
+	return &libraryHTTP{spec: s, to: to, ledger: l, client: &http.Client{Transport: tr}}
 }
 
 func (c *libraryHTTP) do(ctx context.Context) (Outcome, string, string) {

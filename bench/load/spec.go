@@ -258,6 +258,8 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("resume: %s has no way to; sse has Last-Event-ID", s.Kind)
 	case s.Retry != "" && s.Retry != "library":
 		return errors.New(`retry: want "library"`)
+	case s.Retry != "" && s.Kind.Long():
+		return fmt.Errorf("retry: the clients of %s come back by --reconnect", s.Kind)
 	}
 	return nil
 }

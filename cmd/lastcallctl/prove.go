@@ -29,12 +29,14 @@ func proveCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o proveFlags
 	var out outputs
 	cmd := &cobra.Command{
-		Use:   "prove (--plan FILE | --load KIND=TARGET[,key=value…] …) (--signal-pid PID | --exec COMMAND | --none)",
-		Short: "Terminate something under load and say whether anybody noticed",
+		Use:     "prove (--plan FILE | --load KIND=TARGET[,key=value…] …) (--signal-pid PID | --exec COMMAND | --none)",
+		Short:   "Terminate something under load and say whether anybody noticed",
+		Example: "  lastcallctl prove --load http1=127.0.0.1:9080,rate=100 --load sse=127.0.0.1:9080/events,sessions=20 --signal-pid 1234 --sidecar 127.0.0.1:4183",
 		Long: "Drives loads, waits for a steady baseline, terminates the target, and joins what the clients saw with what the sidecars tell.\n" +
 			"KIND is http1, http1-new, http2, grpc-unary (rate=R, conns=N) or grpc-stream, websocket, sse, tcp (sessions=N, interval=D); all take size=B, timeout=D, insecure=true.\n" +
 			"over=D sends an HTTP body slowly, mode=push|server|client lets one side of a websocket or grpc-stream talk, resume=true (sse) comes back with Last-Event-ID, retry=library lets the client's library try again.\n" +
 			"data=BASE64 is the message of a gRPC method that is not the app's (TARGET host:port/package.Service/Method); ready=URL,next=HOST:PORT,lag=D stand for a Service: new connections go to next from lag after URL has ceased to answer 2xx.\n" +
+			"Every failure counts against --max-failed-requests, but for cut sessions and lost messages that have a limit of their own. A signal ends it with a partial document.\n" +
 			"Exit status: 0 proven, 1 not proven, 2 usage, 3 no verdict possible.",
 		Args: cobra.NoArgs,
 	}
