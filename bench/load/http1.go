@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // http1Client asks over one connection at a time: net/http writes the request and reads the answer, the connection is our
@@ -22,6 +25,7 @@ type http1Client struct {
 	kept   bool
 	ledger *Ledger
 	c      *http1Conn
+	same   *http.Request // without a body every request is the same
 }
 
 // http1Conn is a connection that is watched while it is idle: a server that closes one that it has no use for breaks no
@@ -29,7 +33,9 @@ type http1Client struct {
 type http1Conn struct {
 	net.Conn
 	r       *bufio.Reader
-	watched chan error // of the watcher, while there is one
+	w       *bufio.Writer // kept: a new one for each request is most of what a request allocates
+	raw     syscall.RawConn // of a connection without TLS: what has come is asked for when it matters
+	watched chan error      // of the watcher, while there is one
 }
 
 func (c *http1Client) do(ctx context.Context) (Outcome, string, string) {
@@ -40,7 +46,7 @@ func (c *http1Client) do(ctx context.Context) (Outcome, string, string) {
 			o, wire := causeOf(err, false)
 			return o, wire, localOf(err)
 		}
-		c.c = &http1Conn{Conn: conn, r: bufio.NewReader(conn)}
+		c.c = &http1Conn{Conn: conn, r: bufio.NewReader(conn), w: bufio.NewWriter(conn), raw: rawOf(conn)}
 	}
 	conn := c.c
 	local := conn.LocalAddr().String()
@@ -57,16 +63,25 @@ func (c *http1Client) do(ctx context.Context) (Outcome, string, string) {
 }
 
 func (c *http1Client) ask(ctx context.Context, conn *http1Conn) (o Outcome, wire string, keep bool) {
-	req, err := newRequest(ctx, &c.spec, c.to)
-	if err != nil {
-		return Protocol, err.Error(), false
+	var err error
+	req := c.same
+	if req == nil {
+		if req, err = newRequest(ctx, &c.spec, c.to); err != nil {
+			return Protocol, err.Error(), false
+		}
+		req.Close = !c.kept
+		if c.spec.Size == 0 {
+			c.same = req
+		}
 	}
-	req.Close = !c.kept
-	var to io.Writer = conn
+	var to io.Writer = conn.w
 	if c.spec.Over > 0 {
 		to = unbuffered{conn}
 	}
 	werr := req.Write(to) // an answer may be there although the request could not be sent whole
+	if werr == nil {
+		werr = conn.w.Flush()
+	}
 	res, err := http.ReadResponse(conn.r, req)
 	for err == nil && res.StatusCode >= 100 && res.StatusCode < 200 && res.StatusCode != http.StatusSwitchingProtocols {
 		res, err = http.ReadResponse(conn.r, req)
@@ -162,8 +177,40 @@ func (r *slowly) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// rawOf is the socket of a connection without TLS; nil: with TLS what comes may be TLS's own.
+func rawOf(conn net.Conn) syscall.RawConn {
+	c, ok := conn.(*counted)
+	if !ok {
+		return nil
+	}
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// waiting says whether anything has come, bytes or an end.
+func waiting(raw syscall.RawConn) bool {
+	something := true
+	var b [1]byte
+	err := raw.Read(func(fd uintptr) bool {
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		something = !errors.Is(err, unix.EAGAIN)
+		return true
+	})
+	return something || err != nil
+}
+
 // watch notices a server that closes the idle connection. The reader is the watcher's until ended has it back.
 func (c *http1Conn) watch() {
+	if c.raw != nil {
+		return // ended looks itself: a goroutine per request costs a fifth of the request
+	}
 	c.watched = make(chan error, 1)
 	seen := c.watched
 	go func() {
@@ -174,6 +221,14 @@ func (c *http1Conn) watch() {
 
 // ended takes the reader back and says what came meanwhile: an end, or bytes that nobody asked for.
 func (c *http1Conn) ended() (gone bool, unasked int) {
+	if c.raw != nil {
+		if !waiting(c.raw) {
+			return false, 0
+		}
+		_ = c.SetReadDeadline(time.Now().Add(time.Second)) // it is there
+		_, _ = c.r.Peek(1)
+		return true, c.r.Buffered()
+	}
 	if c.watched == nil {
 		return false, 0
 	}

@@ -3,10 +3,8 @@ package load
 import (
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -47,13 +45,15 @@ const openEvery = 500 * time.Microsecond
 // need at openEvery, so that neither their handshakes nor their messages come as one crowd.
 func keepSessions(ctx context.Context, l *Ledger, how Reconnect, client func() dialSession) {
 	var wg sync.WaitGroup
+	o := &overseer{all: map[*overseen]struct{}{}, limit: l.Spec.Timeout}
+	wg.Go(func() { o.run(ctx) })
 	spread := max(min(time.Second, l.Spec.Interval), time.Duration(l.Spec.Sessions)*openEvery)
 	for i := range l.Spec.Sessions {
 		wg.Go(func() {
 			if !sleep(ctx, spread*time.Duration(i)/time.Duration(l.Spec.Sessions)) {
 				return
 			}
-			keepOne(ctx, l, how, client())
+			keepOne(ctx, l, how, o, client())
 		})
 	}
 	wg.Wait()
@@ -76,7 +76,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
+func keepOne(ctx context.Context, l *Ledger, how Reconnect, o *overseer, dial dialSession) {
 	var left time.Time // when the last session ended
 	tries, connected := 0, 0
 	for !over(ctx) {
@@ -96,7 +96,7 @@ func keepOne(ctx context.Context, l *Ledger, how Reconnect, dial dialSession) {
 			}
 			l.failed(began, o, wire, local)
 		} else {
-			e, spoke := talk(ctx, l, s, func() {
+			e, spoke := talk(ctx, l, s, o, func() {
 				away := time.Duration(0)
 				if connected > 0 {
 					away = time.Since(left)
@@ -149,9 +149,9 @@ type outcomeError struct {
 func (e *outcomeError) Error() string { return e.wire }
 
 // talk runs a session to its end: its own when ctx is over, or the server's. With its first answer it is one: opened is
-// called, and spoke is true. Sending, receiving and watching over both have a goroutine each: a server that doesn't read
+// called, and spoke is true. Sending and receiving have a goroutine each, and o looks after both: a server that doesn't read
 // holds the sender, one that doesn't answer the receiver, and neither holds us.
-func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, spoke bool) {
+func talk(ctx context.Context, l *Ledger, s session, o *overseer, opened func()) (e Entry, spoke bool) {
 	n := &numbers{collects: s.collects(), listens: s.listens(), gaps: l.missing, missing: map[uint64]time.Time{}, sent: map[uint64]time.Time{}}
 	if r, ok := s.(resumer); ok {
 		if seq, resumed := r.next(); resumed {
@@ -161,9 +161,16 @@ func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, sp
 	done := make(chan struct{})      // the receiver has come to an end
 	finishing := make(chan struct{}) // ours: nothing more is sent
 	sender := make(chan struct{})    // the sender has come to its end
-	var hung atomic.Bool
+	x := &overseen{session: s, numbers: n}
+	o.add(x)
+	defer o.remove(x)
+	finished := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(finished)
+		close(finishing)
+		x.finish(l.Spec.Timeout, done, sender)
+	})
 	var wg sync.WaitGroup
-	wg.Go(func() { watchOver(ctx, l.Spec, s, n, done, finishing, sender, &hung) })
 	if s.listens() {
 		close(sender)
 	} else {
@@ -181,7 +188,7 @@ func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, sp
 			close(done)
 			owed := n.owed() > 0
 			switch {
-			case hung.Load():
+			case x.hung.Load():
 				e.Outcome, e.Wire = Timeout, "no answer, and no end"
 			case ours && !owed:
 				e.Outcome = OK
@@ -190,6 +197,9 @@ func talk(ctx context.Context, l *Ledger, s session, opened func()) (e Entry, sp
 			}
 			s.abort()
 			wg.Wait()
+			if !stop() {
+				<-finished
+			}
 			n.settle(l, &e)
 			return e, spoke
 		}
@@ -239,52 +249,3 @@ func keepSending(every time.Duration, s session, n *numbers, done, finishing <-c
 		}
 	}
 }
-
-// watchOver ends the session when ctx is over, politely if the server lets it, and when the server has fallen silent.
-func watchOver(ctx context.Context, spec Spec, s session, n *numbers, done <-chan struct{}, finishing chan<- struct{}, sender <-chan struct{}, hung *atomic.Bool) {
-	look := time.NewTicker(min(spec.Timeout/4, time.Second)) // ten times as often, for 7000 sessions, is a tenth of a core
-	defer look.Stop()
-	for ctx.Err() == nil {
-		if n.owed() > spec.Timeout || s.listens() && n.silent(spec.Timeout) && quiet(s) > spec.Timeout {
-			hung.Store(true)
-			s.abort()
-			return
-		}
-		select {
-		case <-look.C:
-		case <-done:
-			return
-		case <-ctx.Done():
-		}
-	}
-	close(finishing)
-	for began := time.Now(); (n.owed() > 0 || !isClosed(sender)) && n.owed() < spec.Timeout && time.Since(began) < spec.Timeout; {
-		select {
-		case <-done:
-			return
-		case <-time.After(time.Millisecond):
-		}
-	}
-	if n.owed() > 0 || !isClosed(sender) {
-		hung.Store(true)
-		s.abort()
-		return
-	}
-	go s.close() // a close may wait for the server, too
-	select {
-	case <-done:
-	case <-time.After(min(spec.Timeout, goodbyeTime)):
-		s.abort()
-	}
-}
-
-// quiet is for how long nothing at all has come, comments that keep a connection alive among it.
-func quiet(s session) time.Duration {
-	if h, ok := s.(interface{ heardAt() time.Time }); ok {
-		return time.Since(h.heardAt())
-	}
-	return math.MaxInt64
-}
-
-// goodbyeTime is how long a server gets to answer our own goodbye.
-const goodbyeTime = 2 * time.Second
