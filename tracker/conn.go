@@ -193,7 +193,7 @@ func (c *Conn) Farewell(kind FarewellKind, own bool, now int64) {
 	if first {
 		c.farewell, c.toldAt = kind, now
 	}
-	tell := first && s.reg.events.any()
+	tell := first && s.reg.events.wants(EventFarewell, WhatConnection)
 	if tell {
 		c.copyTo(&s.scratch, now)
 	}
@@ -255,7 +255,7 @@ func (c *Conn) OpenStream(k Kind, now int64) *Stream {
 	s.books.Opened[WhatStream][st.dir][k]++
 	s.countOpen(WhatStream, st.dir, k, 1)
 	s.holdStreams[k]++
-	tell := s.reg.events.any()
+	tell := s.reg.events.wants(EventOpened, WhatStream)
 	if tell {
 		st.copyTo(&s.scratch, now)
 	}

@@ -112,7 +112,7 @@ func (c *Conn) End(e End) bool {
 	for i := range c.bytes {
 		s.endedBytes[c.dir][i] += c.bytes[i].Load()
 	}
-	events := s.reg.events.any()
+	events := s.reg.events.wants(EventEnded, WhatConnection)
 	tell := events || s.reg.cfg.OnEnd != nil
 	if tell {
 		c.copyTo(&s.scratch, c.ended)

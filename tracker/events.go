@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -40,26 +41,61 @@ type Event struct {
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
-// hub hands events to subscribers. With none it costs one atomic load per event.
+// Interest is what a subscriber wants to hear of; the zero value is everything. What nobody wants is not even copied, and
+// what a subscriber does not want takes no room in its buffer.
+type Interest struct {
+	Types []EventType // none: all
+	What  []What      // of records; none: both. Phases are told in any case
+	Query *Query      // of records: those that it selects; nil: all. It is asked on the data path
+}
+
+func (i *Interest) mask() (m uint32) {
+	for t := range numEventTypes {
+		if len(i.Types) > 0 && !slices.Contains(i.Types, t) {
+			continue
+		}
+		for w := range numWhats {
+			if t == EventPhase || len(i.What) == 0 || slices.Contains(i.What, w) {
+				m |= bitOf(t, w)
+			}
+		}
+	}
+	return m
+}
+
+func bitOf(t EventType, w What) uint32 { return 1 << (uint32(t)*uint32(numWhats) + uint32(w)) }
+
+// hub hands events to subscribers. What nobody wants costs one atomic load.
 type hub struct {
-	n  atomic.Int32 // subscribers
-	mu sync.Mutex
+	wanted atomic.Uint32 // by anybody: bits of bitOf
+	mu     sync.Mutex
 	// Guarded by mu.
 	subs map[*subscriber]struct{}
 }
 
 type subscriber struct {
 	ch      chan Event
+	mask    uint32
+	query   *Query
 	dropped uint64
 }
 
-func (h *hub) any() bool { return h.n.Load() > 0 }
+func (h *hub) wants(t EventType, w What) bool { return h.wanted.Load()&bitOf(t, w) != 0 }
 
-// Subscribe returns a channel of events with room for buf of them, and a function that ends the subscription and closes
+// sum is called with mu held.
+func (h *hub) sum() {
+	var m uint32
+	for sub := range h.subs {
+		m |= sub.mask
+	}
+	h.wanted.Store(m)
+}
+
+// Subscribe returns a channel of the events that are wanted with room for buf of them, and a function that ends the subscription and closes
 // the channel; it may be called more than once. When the room is used up events are dropped, counted, and told by
 // Event.Dropped: the data path waits for no reader.
-func (r *Registry) Subscribe(buf int) (<-chan Event, func()) {
-	sub := &subscriber{ch: make(chan Event, max(buf, 1))}
+func (r *Registry) Subscribe(buf int, want Interest) (<-chan Event, func()) {
+	sub := &subscriber{ch: make(chan Event, max(buf, 1)), mask: want.mask(), query: want.Query}
 	h := &r.events
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +103,7 @@ func (r *Registry) Subscribe(buf int) (<-chan Event, func()) {
 		h.subs = map[*subscriber]struct{}{}
 	}
 	h.subs[sub] = struct{}{}
-	h.n.Store(int32(len(h.subs)))
+	h.sum()
 	return sub.ch, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -75,7 +111,7 @@ func (r *Registry) Subscribe(buf int) (<-chan Event, func()) {
 			return
 		}
 		delete(h.subs, sub)
-		h.n.Store(int32(len(h.subs)))
+		h.sum()
 		close(sub.ch)
 	}
 }
@@ -84,6 +120,9 @@ func (h *hub) send(ev Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for sub := range h.subs {
+		if sub.mask&bitOf(ev.Type, ev.What) == 0 || ev.Record != nil && sub.query != nil && !sub.query.Matches(ev.Record) {
+			continue
+		}
 		ev.Dropped = sub.dropped
 		select {
 		case sub.ch <- ev:

@@ -214,7 +214,7 @@ func TestBooksUnderRandomUse(t *testing.T) {
 		reg.CancelDrain()
 	})
 	reader(func(*rand.Rand) {
-		events, cancel := reg.Subscribe(10)
+		events, cancel := reg.Subscribe(10, Interest{})
 		for range 5 {
 			select {
 			case <-events:

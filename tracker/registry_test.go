@@ -196,7 +196,7 @@ func TestOnEnd(t *testing.T) {
 
 func TestSubscribe(t *testing.T) {
 	reg, s, clk := newTest(t, Config{})
-	events, cancel := reg.Subscribe(4)
+	events, cancel := reg.Subscribe(4, Interest{})
 	c := openConn(s)
 	st := c.OpenStream(KindHTTP1, clk.now())
 	c.Farewell(FarewellFIN, true, clk.now())
@@ -229,6 +229,41 @@ func TestSubscribe(t *testing.T) {
 	cancel()
 	if _, ok := <-events; ok {
 		t.Error("the channel is open after the subscription's end")
+	}
+}
+
+// What a subscriber does not want takes no room, and what nobody wants is not made.
+func TestInterest(t *testing.T) {
+	reg, s, clk := newTest(t, Config{})
+	ended, stop := reg.Subscribe(3, Interest{Types: []EventType{EventEnded, EventPhase}, What: []What{WhatStream}})
+	sockets, leave := reg.Subscribe(3, Interest{Types: []EventType{EventOpened, EventEnded}, Query: &Query{What: WhatStream, Kind: new(KindWebSocket)}})
+	c := openConn(s)
+	c.Farewell(FarewellFIN, true, clk.now())
+	one, two := c.OpenStream(KindHTTP1, clk.now()), c.OpenStream(KindWebSocket, clk.now())
+	reg.BeginDrain("test", clk.now(), clk.now())
+	one.End(completedByApp)
+	two.End(completedByApp)
+	c.End(completedByApp)
+	stop()
+	leave()
+	var got []string
+	for _, ch := range []<-chan Event{ended, sockets} {
+		for ev := range ch {
+			text := ev.Type.String()
+			if ev.Record != nil {
+				text += " " + ev.Record.ID
+			}
+			got = append(got, text)
+			if ev.Dropped > 0 {
+				t.Errorf("%d dropped before %s", ev.Dropped, text)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"phase", "ended c1.1", "ended c1.2", "opened c1.2", "ended c1.2"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if reg.events.wants(EventEnded, WhatStream) {
+		t.Error("nobody is left, and something is wanted")
 	}
 }
 

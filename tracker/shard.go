@@ -80,7 +80,7 @@ func (s *Shard) OpenConn(f ConnFacts) *Conn {
 	s.books.Opened[WhatConnection][c.dir][c.kind]++
 	s.countOpen(WhatConnection, c.dir, c.kind, 1)
 	s.holdConns++
-	tell := s.reg.events.any()
+	tell := s.reg.events.wants(EventOpened, WhatConnection)
 	if tell {
 		c.copyTo(&s.scratch, c.opened)
 	}

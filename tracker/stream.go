@@ -298,7 +298,7 @@ func (s *Stream) End(e End) bool {
 	sh.books.Durations[s.dir][s.kind].observe(s.ended - s.opened)
 
 	ordinary := e.Fate == Completed && !long && !draining
-	events, told := sh.reg.events.any(), sh.reg.cfg.OnEnd != nil
+	events, told := sh.reg.events.wants(EventEnded, WhatStream), sh.reg.cfg.OnEnd != nil
 	if told && ordinary && !sh.rate.allow(s.ended) {
 		sh.books.OrdinaryOmitted++
 		told = false

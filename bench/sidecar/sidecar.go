@@ -74,7 +74,7 @@ func (c *Client) Watch(until context.Context, event func(e *trackerpb.WatchRespo
 	stop := context.AfterFunc(until, c.cancel)
 	defer stop()
 	for _, what := range []trackerpb.What{trackerpb.What_WHAT_CONNECTION, trackerpb.What_WHAT_STREAM} {
-		w, err := c.API.Watch(c.Auth(c.ctx), &trackerpb.WatchRequest{Selection: &trackerpb.Selection{What: what}, Limit: 1})
+		w, err := c.API.Watch(c.Auth(c.ctx), &trackerpb.WatchRequest{Selection: &trackerpb.Selection{What: what}, Limit: 1, Types: []trackerpb.WatchResponse_Type{trackerpb.WatchResponse_TYPE_ENDED, trackerpb.WatchResponse_TYPE_PHASE}})
 		if err == nil {
 			for { // up to the mark behind what is open: from there on every event comes
 				e, rerr := w.Recv()

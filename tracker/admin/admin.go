@@ -259,11 +259,11 @@ func (cfg Config) closeConnection(w http.ResponseWriter, r *http.Request) {
 const slowReader = 30 * time.Second
 
 // eventBuffer is how many events a slow reader may be behind before it misses some.
-const eventBuffer = 1024
+const eventBuffer = 4096
 
 // events streams what happens, as server-sent events.
 func (cfg Config) events(w http.ResponseWriter, r *http.Request) {
-	ch, stop := cfg.Registry.Subscribe(eventBuffer)
+	ch, stop := cfg.Registry.Subscribe(eventBuffer, tracker.Interest{})
 	defer stop()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")

@@ -148,7 +148,14 @@ func (t *trackerService) Watch(in *pb.WatchRequest, out grpc.ServerStreamingServ
 	if every > 0 && every < fastest {
 		return badField("refresh", "at least 100ms, or 0 for never")
 	}
-	events, stop := t.cfg.Registry.Subscribe(eventBuffer)
+	want := tracker.Interest{What: []tracker.What{q.What}, Query: &q}
+	for _, wanted := range in.GetTypes() {
+		if wanted < pb.WatchResponse_TYPE_OPENED || wanted > pb.WatchResponse_TYPE_PHASE {
+			return badField("types", "want opened, ended, farewell or phase")
+		}
+		want.Types = append(want.Types, tracker.EventType(wanted-pb.WatchResponse_TYPE_OPENED))
+	}
+	events, stop := t.cfg.Registry.Subscribe(eventBuffer, want)
 	defer stop()
 	if err := t.current(&q, out); err != nil {
 		return err
@@ -169,12 +176,9 @@ func (t *trackerService) Watch(in *pb.WatchRequest, out grpc.ServerStreamingServ
 				return err
 			}
 		case e := <-events:
-			missed += e.Dropped // also in front of an event that isn't wanted
+			missed += e.Dropped
 			res := &pb.WatchResponse{Type: eventType(e.Type), At: moment(e.At), Phase: wire[pb.Phase](e.Phase), Dropped: missed}
 			if e.Record != nil {
-				if !q.Matches(e.Record) {
-					continue
-				}
 				res.Record = record(e.Record)
 			}
 			if err := out.Send(res); err != nil {

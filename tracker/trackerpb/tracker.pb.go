@@ -1358,7 +1358,9 @@ type WatchRequest struct {
 	// How often the records that are open are sent again as updated; 0 means never. At least 100 ms.
 	Refresh *durationpb.Duration `protobuf:"bytes,2,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	// How many records the initial list and a refresh have at most: 1 to 1000; 0 means 100. Events have no limit.
-	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What is told of after the initial list; none: everything. Phases are told where they are wanted, whatever the selection.
+	Types         []WatchResponse_Type `protobuf:"varint,4,rep,packed,name=types,proto3,enum=lastcall.v1.WatchResponse_Type" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1412,6 +1414,13 @@ func (x *WatchRequest) GetLimit() int32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *WatchRequest) GetTypes() []WatchResponse_Type {
+	if x != nil {
+		return x.Types
+	}
+	return nil
 }
 
 // WatchResponse is one thing that happened.
@@ -2859,11 +2868,12 @@ const file_lastcall_v1_tracker_proto_rawDesc = "" +
 	"\x0estream_windows\x18\x03 \x03(\v2%.lastcall.v1.HTTP2.StreamWindowsEntryR\rstreamWindows\x1a[\n" +
 	"\x12StreamWindowsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.lastcall.v1.CountPerSideR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.lastcall.v1.CountPerSideR\x05value:\x028\x01\"\xc6\x01\n" +
 	"\fWatchRequest\x124\n" +
 	"\tselection\x18\x01 \x01(\v2\x16.lastcall.v1.SelectionR\tselection\x123\n" +
 	"\arefresh\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\arefresh\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\xe7\x02\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x125\n" +
+	"\x05types\x18\x04 \x03(\x0e2\x1f.lastcall.v1.WatchResponse.TypeR\x05types\"\xe7\x02\n" +
 	"\rWatchResponse\x123\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1f.lastcall.v1.WatchResponse.TypeR\x04type\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12(\n" +
@@ -3190,73 +3200,74 @@ var file_lastcall_v1_tracker_proto_depIdxs = []int32{
 	40, // 16: lastcall.v1.HTTP2.stream_windows:type_name -> lastcall.v1.HTTP2.StreamWindowsEntry
 	14, // 17: lastcall.v1.WatchRequest.selection:type_name -> lastcall.v1.Selection
 	44, // 18: lastcall.v1.WatchRequest.refresh:type_name -> google.protobuf.Duration
-	12, // 19: lastcall.v1.WatchResponse.type:type_name -> lastcall.v1.WatchResponse.Type
-	45, // 20: lastcall.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	11, // 21: lastcall.v1.WatchResponse.phase:type_name -> lastcall.v1.Phase
-	38, // 22: lastcall.v1.WatchResponse.record:type_name -> lastcall.v1.Record
-	39, // 23: lastcall.v1.GetDrainResponse.drain:type_name -> lastcall.v1.Drain
-	44, // 24: lastcall.v1.WatchDrainRequest.interval:type_name -> google.protobuf.Duration
-	39, // 25: lastcall.v1.WatchDrainResponse.drain:type_name -> lastcall.v1.Drain
-	39, // 26: lastcall.v1.StartDrainResponse.drain:type_name -> lastcall.v1.Drain
-	39, // 27: lastcall.v1.CancelDrainResponse.drain:type_name -> lastcall.v1.Drain
-	13, // 28: lastcall.v1.CloseRequest.mode:type_name -> lastcall.v1.CloseRequest.Mode
-	46, // 29: lastcall.v1.ReportResponse.report:type_name -> google.protobuf.Struct
-	44, // 30: lastcall.v1.PerSide.client:type_name -> google.protobuf.Duration
-	44, // 31: lastcall.v1.PerSide.app:type_name -> google.protobuf.Duration
-	9,  // 32: lastcall.v1.Peer.class:type_name -> lastcall.v1.Class
-	45, // 33: lastcall.v1.Farewell.sent_at:type_name -> google.protobuf.Timestamp
-	4,  // 34: lastcall.v1.Record.kind:type_name -> lastcall.v1.Kind
-	3,  // 35: lastcall.v1.Record.direction:type_name -> lastcall.v1.Direction
-	36, // 36: lastcall.v1.Record.peer:type_name -> lastcall.v1.Peer
-	45, // 37: lastcall.v1.Record.opened_at:type_name -> google.protobuf.Timestamp
-	44, // 38: lastcall.v1.Record.age:type_name -> google.protobuf.Duration
-	34, // 39: lastcall.v1.Record.idle:type_name -> lastcall.v1.PerSide
-	35, // 40: lastcall.v1.Record.bytes:type_name -> lastcall.v1.CountPerSide
-	35, // 41: lastcall.v1.Record.messages:type_name -> lastcall.v1.CountPerSide
-	10, // 42: lastcall.v1.Record.waiting_on:type_name -> lastcall.v1.WaitingOn
-	6,  // 43: lastcall.v1.Record.half_closed:type_name -> lastcall.v1.Party
-	44, // 44: lastcall.v1.Record.half_closed_for:type_name -> google.protobuf.Duration
-	37, // 45: lastcall.v1.Record.farewell:type_name -> lastcall.v1.Farewell
-	44, // 46: lastcall.v1.Record.late_offset:type_name -> google.protobuf.Duration
-	5,  // 47: lastcall.v1.Record.fate:type_name -> lastcall.v1.Fate
-	6,  // 48: lastcall.v1.Record.by:type_name -> lastcall.v1.Party
-	7,  // 49: lastcall.v1.Record.how:type_name -> lastcall.v1.How
-	8,  // 50: lastcall.v1.Record.stage:type_name -> lastcall.v1.Stage
-	45, // 51: lastcall.v1.Record.ended_at:type_name -> google.protobuf.Timestamp
-	44, // 52: lastcall.v1.Record.drain_offset:type_name -> google.protobuf.Duration
-	11, // 53: lastcall.v1.Drain.phase:type_name -> lastcall.v1.Phase
-	45, // 54: lastcall.v1.Drain.started_at:type_name -> google.protobuf.Timestamp
-	45, // 55: lastcall.v1.Drain.deadline:type_name -> google.protobuf.Timestamp
-	41, // 56: lastcall.v1.Drain.streams_by_kind:type_name -> lastcall.v1.Drain.StreamsByKindEntry
-	44, // 57: lastcall.v1.Drain.last_connection:type_name -> google.protobuf.Duration
-	44, // 58: lastcall.v1.Drain.last_stream:type_name -> google.protobuf.Duration
-	38, // 59: lastcall.v1.Drain.survivors:type_name -> lastcall.v1.Record
-	42, // 60: lastcall.v1.Drain.connection_fates:type_name -> lastcall.v1.Drain.ConnectionFatesEntry
-	43, // 61: lastcall.v1.Drain.stream_fates:type_name -> lastcall.v1.Drain.StreamFatesEntry
-	35, // 62: lastcall.v1.HTTP2.StreamWindowsEntry.value:type_name -> lastcall.v1.CountPerSide
-	15, // 63: lastcall.v1.Tracker.List:input_type -> lastcall.v1.ListRequest
-	17, // 64: lastcall.v1.Tracker.Get:input_type -> lastcall.v1.GetRequest
-	20, // 65: lastcall.v1.Tracker.Watch:input_type -> lastcall.v1.WatchRequest
-	22, // 66: lastcall.v1.Tracker.GetDrain:input_type -> lastcall.v1.GetDrainRequest
-	24, // 67: lastcall.v1.Tracker.WatchDrain:input_type -> lastcall.v1.WatchDrainRequest
-	26, // 68: lastcall.v1.Tracker.StartDrain:input_type -> lastcall.v1.StartDrainRequest
-	28, // 69: lastcall.v1.Tracker.CancelDrain:input_type -> lastcall.v1.CancelDrainRequest
-	30, // 70: lastcall.v1.Tracker.Close:input_type -> lastcall.v1.CloseRequest
-	32, // 71: lastcall.v1.Tracker.Report:input_type -> lastcall.v1.ReportRequest
-	16, // 72: lastcall.v1.Tracker.List:output_type -> lastcall.v1.ListResponse
-	18, // 73: lastcall.v1.Tracker.Get:output_type -> lastcall.v1.GetResponse
-	21, // 74: lastcall.v1.Tracker.Watch:output_type -> lastcall.v1.WatchResponse
-	23, // 75: lastcall.v1.Tracker.GetDrain:output_type -> lastcall.v1.GetDrainResponse
-	25, // 76: lastcall.v1.Tracker.WatchDrain:output_type -> lastcall.v1.WatchDrainResponse
-	27, // 77: lastcall.v1.Tracker.StartDrain:output_type -> lastcall.v1.StartDrainResponse
-	29, // 78: lastcall.v1.Tracker.CancelDrain:output_type -> lastcall.v1.CancelDrainResponse
-	31, // 79: lastcall.v1.Tracker.Close:output_type -> lastcall.v1.CloseResponse
-	33, // 80: lastcall.v1.Tracker.Report:output_type -> lastcall.v1.ReportResponse
-	72, // [72:81] is the sub-list for method output_type
-	63, // [63:72] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	12, // 19: lastcall.v1.WatchRequest.types:type_name -> lastcall.v1.WatchResponse.Type
+	12, // 20: lastcall.v1.WatchResponse.type:type_name -> lastcall.v1.WatchResponse.Type
+	45, // 21: lastcall.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	11, // 22: lastcall.v1.WatchResponse.phase:type_name -> lastcall.v1.Phase
+	38, // 23: lastcall.v1.WatchResponse.record:type_name -> lastcall.v1.Record
+	39, // 24: lastcall.v1.GetDrainResponse.drain:type_name -> lastcall.v1.Drain
+	44, // 25: lastcall.v1.WatchDrainRequest.interval:type_name -> google.protobuf.Duration
+	39, // 26: lastcall.v1.WatchDrainResponse.drain:type_name -> lastcall.v1.Drain
+	39, // 27: lastcall.v1.StartDrainResponse.drain:type_name -> lastcall.v1.Drain
+	39, // 28: lastcall.v1.CancelDrainResponse.drain:type_name -> lastcall.v1.Drain
+	13, // 29: lastcall.v1.CloseRequest.mode:type_name -> lastcall.v1.CloseRequest.Mode
+	46, // 30: lastcall.v1.ReportResponse.report:type_name -> google.protobuf.Struct
+	44, // 31: lastcall.v1.PerSide.client:type_name -> google.protobuf.Duration
+	44, // 32: lastcall.v1.PerSide.app:type_name -> google.protobuf.Duration
+	9,  // 33: lastcall.v1.Peer.class:type_name -> lastcall.v1.Class
+	45, // 34: lastcall.v1.Farewell.sent_at:type_name -> google.protobuf.Timestamp
+	4,  // 35: lastcall.v1.Record.kind:type_name -> lastcall.v1.Kind
+	3,  // 36: lastcall.v1.Record.direction:type_name -> lastcall.v1.Direction
+	36, // 37: lastcall.v1.Record.peer:type_name -> lastcall.v1.Peer
+	45, // 38: lastcall.v1.Record.opened_at:type_name -> google.protobuf.Timestamp
+	44, // 39: lastcall.v1.Record.age:type_name -> google.protobuf.Duration
+	34, // 40: lastcall.v1.Record.idle:type_name -> lastcall.v1.PerSide
+	35, // 41: lastcall.v1.Record.bytes:type_name -> lastcall.v1.CountPerSide
+	35, // 42: lastcall.v1.Record.messages:type_name -> lastcall.v1.CountPerSide
+	10, // 43: lastcall.v1.Record.waiting_on:type_name -> lastcall.v1.WaitingOn
+	6,  // 44: lastcall.v1.Record.half_closed:type_name -> lastcall.v1.Party
+	44, // 45: lastcall.v1.Record.half_closed_for:type_name -> google.protobuf.Duration
+	37, // 46: lastcall.v1.Record.farewell:type_name -> lastcall.v1.Farewell
+	44, // 47: lastcall.v1.Record.late_offset:type_name -> google.protobuf.Duration
+	5,  // 48: lastcall.v1.Record.fate:type_name -> lastcall.v1.Fate
+	6,  // 49: lastcall.v1.Record.by:type_name -> lastcall.v1.Party
+	7,  // 50: lastcall.v1.Record.how:type_name -> lastcall.v1.How
+	8,  // 51: lastcall.v1.Record.stage:type_name -> lastcall.v1.Stage
+	45, // 52: lastcall.v1.Record.ended_at:type_name -> google.protobuf.Timestamp
+	44, // 53: lastcall.v1.Record.drain_offset:type_name -> google.protobuf.Duration
+	11, // 54: lastcall.v1.Drain.phase:type_name -> lastcall.v1.Phase
+	45, // 55: lastcall.v1.Drain.started_at:type_name -> google.protobuf.Timestamp
+	45, // 56: lastcall.v1.Drain.deadline:type_name -> google.protobuf.Timestamp
+	41, // 57: lastcall.v1.Drain.streams_by_kind:type_name -> lastcall.v1.Drain.StreamsByKindEntry
+	44, // 58: lastcall.v1.Drain.last_connection:type_name -> google.protobuf.Duration
+	44, // 59: lastcall.v1.Drain.last_stream:type_name -> google.protobuf.Duration
+	38, // 60: lastcall.v1.Drain.survivors:type_name -> lastcall.v1.Record
+	42, // 61: lastcall.v1.Drain.connection_fates:type_name -> lastcall.v1.Drain.ConnectionFatesEntry
+	43, // 62: lastcall.v1.Drain.stream_fates:type_name -> lastcall.v1.Drain.StreamFatesEntry
+	35, // 63: lastcall.v1.HTTP2.StreamWindowsEntry.value:type_name -> lastcall.v1.CountPerSide
+	15, // 64: lastcall.v1.Tracker.List:input_type -> lastcall.v1.ListRequest
+	17, // 65: lastcall.v1.Tracker.Get:input_type -> lastcall.v1.GetRequest
+	20, // 66: lastcall.v1.Tracker.Watch:input_type -> lastcall.v1.WatchRequest
+	22, // 67: lastcall.v1.Tracker.GetDrain:input_type -> lastcall.v1.GetDrainRequest
+	24, // 68: lastcall.v1.Tracker.WatchDrain:input_type -> lastcall.v1.WatchDrainRequest
+	26, // 69: lastcall.v1.Tracker.StartDrain:input_type -> lastcall.v1.StartDrainRequest
+	28, // 70: lastcall.v1.Tracker.CancelDrain:input_type -> lastcall.v1.CancelDrainRequest
+	30, // 71: lastcall.v1.Tracker.Close:input_type -> lastcall.v1.CloseRequest
+	32, // 72: lastcall.v1.Tracker.Report:input_type -> lastcall.v1.ReportRequest
+	16, // 73: lastcall.v1.Tracker.List:output_type -> lastcall.v1.ListResponse
+	18, // 74: lastcall.v1.Tracker.Get:output_type -> lastcall.v1.GetResponse
+	21, // 75: lastcall.v1.Tracker.Watch:output_type -> lastcall.v1.WatchResponse
+	23, // 76: lastcall.v1.Tracker.GetDrain:output_type -> lastcall.v1.GetDrainResponse
+	25, // 77: lastcall.v1.Tracker.WatchDrain:output_type -> lastcall.v1.WatchDrainResponse
+	27, // 78: lastcall.v1.Tracker.StartDrain:output_type -> lastcall.v1.StartDrainResponse
+	29, // 79: lastcall.v1.Tracker.CancelDrain:output_type -> lastcall.v1.CancelDrainResponse
+	31, // 80: lastcall.v1.Tracker.Close:output_type -> lastcall.v1.CloseResponse
+	33, // 81: lastcall.v1.Tracker.Report:output_type -> lastcall.v1.ReportResponse
+	73, // [73:82] is the sub-list for method output_type
+	64, // [64:73] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_lastcall_v1_tracker_proto_init() }

@@ -58,7 +58,7 @@ func WantFate(t testing.TB, reg *tracker.Registry, what tracker.What, k tracker.
 // whenever the registry reports an event, and every few milliseconds for what makes none (bytes, states).
 func WaitFor(t testing.TB, reg *tracker.Registry, cond func(reg *tracker.Registry) bool) {
 	t.Helper()
-	events, stop := reg.Subscribe(1)
+	events, stop := reg.Subscribe(1, tracker.Interest{})
 	defer stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
