@@ -32,6 +32,7 @@ type session struct {
 	direction tracker.Direction
 	forwarded []byte // header lines for requests; nil: none
 
+	opened    int64
 	active    int64 // when bytes last came from either side
 	protocol  observe.Kind
 	dialled   bool
@@ -47,6 +48,7 @@ type session struct {
 	parted    bool   // told by a rehearsal to go elsewhere with what is new
 	held      bool   // by a rehearsal: no byte moves
 	leftHeld  bool   // the client gave up while it was held
+	begun     bool   // its first stream was opened
 	unwelcome bool   // came while a rehearsal refused new connections
 
 	// The first explicit cause of its end. decided says that there is one.

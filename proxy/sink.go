@@ -15,8 +15,14 @@ var kinds = [...]tracker.Kind{
 
 // Begin is observe.Sink's.
 func (s *session) Begin(k observe.Kind) observe.Stream {
+	at := s.w.loop.Now()
+	if !s.begun { // its first bytes may have waited for us
+		s.begun = true
+		_, at = s.link.Arrived()
+		at = max(at, s.opened)
+	}
 	st := s.w.takeStream()
-	st.sess, st.rec = s, s.conn.OpenStream(kinds[k], s.w.loop.Now())
+	st.sess, st.rec = s, s.conn.OpenStream(kinds[k], at)
 	return st
 }
 

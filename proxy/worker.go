@@ -50,8 +50,9 @@ func (w *worker) giveStream(t *stream) {
 
 // open takes over an accepted client socket.
 func (w *worker) open(fd int32, peer netip.AddrPort, l *listener, f tracker.ConnFacts, app *relay.Target) {
-	f.OpenedAt = w.loop.Now()
-	s := &session{w: w, app: app, active: f.OpenedAt}
+	now := w.loop.Now()
+	f.OpenedAt, _ = w.loop.Arrived(fd)
+	s := &session{w: w, app: app, opened: f.OpenedAt, active: now}
 	s.direction, s.conn = f.Direction, w.shard.OpenConn(f)
 	var link *relay.Link
 	var err error
@@ -62,7 +63,7 @@ func (w *worker) open(fd int32, peer netip.AddrPort, l *listener, f tracker.Conn
 		link, err = w.loop.Attach(fd, s)
 	}
 	if err != nil {
-		s.conn.End(tracker.End{Fate: tracker.Failed, By: tracker.ByLastcall, Reason: err.Error(), At: f.OpenedAt})
+		s.conn.End(tracker.End{Fate: tracker.Failed, By: tracker.ByLastcall, Reason: err.Error(), At: now})
 		w.srv.conns.Add(-1)
 		return
 	}

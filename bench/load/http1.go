@@ -33,7 +33,7 @@ type http1Client struct {
 type http1Conn struct {
 	net.Conn
 	r       *bufio.Reader
-	w       *bufio.Writer // kept: a new one for each request is most of what a request allocates
+	w       *bufio.Writer   // kept: a new one for each request is most of what a request allocates
 	raw     syscall.RawConn // of a connection without TLS: what has come is asked for when it matters
 	watched chan error      // of the watcher, while there is one
 }

@@ -184,6 +184,20 @@ func collect(ctx context.Context, all []*watched) (seen []record, missed uint64,
 		missed += s.missed
 		s.mu.Unlock()
 		seen = append(seen, open...)
+		conns, oerr := s.open(ctx, false)
+		err = errors.Join(err, oerr)
+		seen = append(seen, conns...)
+	}
+	dialled := map[string]time.Time{}
+	for i := range seen {
+		if r := &seen[i]; !r.stream {
+			dialled[r.sidecar+" "+r.conn] = r.opened
+		}
+	}
+	for i := range seen {
+		if r := &seen[i]; r.stream {
+			r.dialled = dialled[r.sidecar+" "+r.conn]
+		}
 	}
 	return seen, missed, err
 }

@@ -24,6 +24,7 @@ type record struct {
 	status                  string
 	opened, ended           time.Time
 	told                    time.Time // our farewell, if there was one
+	dialled                 time.Time // of a stream: when its connection was opened; zero: not known
 	stream, normal          bool
 }
 

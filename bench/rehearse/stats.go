@@ -50,12 +50,18 @@ func (c *client) class() Class {
 	if !c.left.IsZero() && c.left.Before(c.attempts[0].opened) {
 		noticed = c.left
 	}
-	gaps := []time.Duration{c.attempts[0].opened.Sub(noticed)}
+	// A client decides when it dials: what its request then waits for, on a busy machine, is no habit. As long as that took, so
+	// long it may have taken from the decision to the dial.
+	began, busy := c.attempts[0].opened, time.Duration(0)
+	if d := c.attempts[0].dialled; !d.IsZero() && d.Before(began) && d.After(noticed) {
+		began, busy = d, min(began.Sub(d), atOnce)
+	}
+	gaps := []time.Duration{began.Sub(noticed)}
 	for i := 1; i < len(c.attempts); i++ {
 		gaps = append(gaps, c.attempts[i].opened.Sub(c.attempts[i-1].opened))
 	}
 	if len(gaps) < patternTries { // too few for any pattern: the longest wait decides
-		if slices.Max(gaps) < atOnce {
+		if slices.Max(gaps) < atOnce+busy {
 			return Naive
 		}
 		return Backoff
