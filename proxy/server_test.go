@@ -300,4 +300,17 @@ func TestOrdersOfADrain(t *testing.T) {
 	} {
 		trackertest.WantFate(t, w.reg, want.what, want.kind, want.fate, want.by, want.n)
 	}
+	recs, _, err := w.reg.Query(tracker.Query{What: tracker.WhatStream, State: tracker.StateClosed, Fate: tracker.Rejected, Limit: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range recs {
+		want := tracker.HowProtocol // 503
+		if k := recs[i].Kind; k == tracker.KindTCP || k == tracker.KindTLS {
+			want = tracker.HowRST // it has no word but that
+		}
+		if recs[i].How != want {
+			t.Errorf("refused: %s", recs[i].AppendJSON(nil))
+		}
+	}
 }

@@ -191,6 +191,9 @@ func (t *stream) Done(o observe.Outcome) {
 		if e.Reason == "" {
 			e.Reason = s.refusal()
 		}
+		if s.opaque() { // it has no word but RST
+			e.How = tracker.HowRST
+		}
 	}
 	t.rec.End(e)
 	s.w.giveStream(t)
