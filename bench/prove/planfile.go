@@ -24,12 +24,10 @@ type CommandLine struct {
 	Given        func(flag string) bool
 }
 
-// planFile reads the keys of a plan file: the flags' names in snake_case.
+// planFile reads a plan file: its keys are the flags' names in snake_case.
 type planFile struct {
-	plan    *Plan
-	trigger CommandLine
-	keys    map[string]func(*yaml.Node) error
-	at      map[string]int // the keys' lines
+	keys map[string]func(*yaml.Node) error
+	at   map[string]int // the keys' lines
 }
 
 // ReadPlan reads a plan file into p, save what the command line has given; nil: nothing. Every error names its line.
@@ -41,13 +39,16 @@ func ReadPlan(b []byte, p *Plan, cli *CommandLine) error {
 	if err != nil {
 		return err
 	}
-	into := *p // what the command line has given is read all the same: it may be wrong
-	f := newPlanFile(&into)
+	t, aside, asideTrigger := &CommandLine{}, &Plan{}, &CommandLine{}
+	f := &planFile{keys: keysOf(p, t), at: map[string]int{}}
+	for key, set := range keysOf(aside, asideTrigger) {
+		if cli.Given(strings.ReplaceAll(key, "_", "-")) {
+			f.keys[key] = set // it is read all the same: it may be wrong
+		}
+	}
 	if err := f.read(top); err != nil {
 		return err
 	}
-	f.apply(p, cli)
-	t := &f.trigger
 	if cli.Given("signal-pid") || cli.Given("exec") || cli.Given("none") {
 		t.PID, t.Exec, t.None = cli.PID, cli.Exec, cli.None
 	}
@@ -97,11 +98,9 @@ func mapping(b []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-func newPlanFile(p *Plan) *planFile {
-	f := &planFile{plan: p, at: map[string]int{}}
-	t := &f.trigger
-	f.keys = map[string]func(*yaml.Node) error{
-		"load":                list(f.load, "KIND=TARGET[,key=value…]"),
+func keysOf(p *Plan, t *CommandLine) map[string]func(*yaml.Node) error {
+	return map[string]func(*yaml.Node) error{
+		"load":                list(p.addLoad, "KIND=TARGET[,key=value…]"),
 		"signal_pid":          positive(&t.PID),
 		"signal":              text(&t.Signal),
 		"exec":                text(&t.Exec),
@@ -121,8 +120,6 @@ func newPlanFile(p *Plan) *planFile {
 		"max_lost_messages":   integer(&p.Limits.LostMessages),
 		"max_reconnect_p99":   duration(&p.Limits.ReconnectP99),
 	}
-	p.Loads, p.Sidecars, p.ReportFiles = nil, nil, nil
-	return f
 }
 
 func (f *planFile) read(top *yaml.Node) error {
@@ -150,44 +147,18 @@ func (f *planFile) read(top *yaml.Node) error {
 	return nil
 }
 
-// apply takes over what the command line has not given.
-func (f *planFile) apply(p *Plan, cli *CommandLine) {
-	from := f.plan
-	for key, take := range map[string]func(){
-		"load":                func() { p.Loads = from.Loads },
-		"warmup":              func() { p.Warmup = from.Warmup },
-		"baseline":            func() { p.Baseline = from.Baseline },
-		"for":                 func() { p.For = from.For },
-		"settle":              func() { p.Settle = from.Settle },
-		"repeat":              func() { p.Repeat = from.Repeat },
-		"sidecar":             func() { p.Sidecars = from.Sidecars },
-		"sidecar_token_file":  func() { p.TokenFile = from.TokenFile },
-		"report_file":         func() { p.ReportFiles = from.ReportFiles },
-		"reconnect":           func() { p.Reconnect = from.Reconnect },
-		"max_failed_requests": func() { p.Limits.FailedRequests = from.Limits.FailedRequests },
-		"max_unexplained":     func() { p.Limits.Unexplained = from.Limits.Unexplained },
-		"max_cut_streams":     func() { p.Limits.CutStreams = from.Limits.CutStreams },
-		"max_lost_messages":   func() { p.Limits.LostMessages = from.Limits.LostMessages },
-		"max_reconnect_p99":   func() { p.Limits.ReconnectP99 = from.Limits.ReconnectP99 },
-	} {
-		if f.at[key] > 0 && !cli.Given(strings.ReplaceAll(key, "_", "-")) {
-			take()
-		}
-	}
-}
-
 // itemError is a list's, with the item's line.
 type itemError struct {
 	error
 	line int
 }
 
-func (f *planFile) load(item string) error {
+func (p *Plan) addLoad(item string) error {
 	s, err := load.ParseSpec(item)
 	if err != nil {
 		return err
 	}
-	f.plan.Loads = append(f.plan.Loads, s)
+	p.Loads = append(p.Loads, s)
 	return nil
 }
 
