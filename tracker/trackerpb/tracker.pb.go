@@ -2321,7 +2321,7 @@ type Record struct {
 	Path string `protobuf:"bytes,10,opt,name=path,proto3" json:"path,omitempty"`
 	// Host or :authority.
 	Authority string `protobuf:"bytes,11,opt,name=authority,proto3" json:"authority,omitempty"`
-	// When it began.
+	// When it began: a connection with its handshake, its first stream with its first byte, by the kernel where the socket tells.
 	OpenedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=opened_at,json=openedAt,proto3" json:"opened_at,omitempty"`
 	// Now, or at its end.
 	Age *durationpb.Duration `protobuf:"bytes,13,opt,name=age,proto3" json:"age,omitempty"`
@@ -2673,7 +2673,7 @@ type Drain struct {
 	Phase Phase `protobuf:"varint,1,opt,name=phase,proto3,enum=lastcall.v1.Phase" json:"phase,omitempty"`
 	// What began it: signal, prestop, api.
 	Trigger string `protobuf:"bytes,2,opt,name=trigger,proto3" json:"trigger,omitempty"`
-	// When it began.
+	// When it began: a connection with its handshake, its first stream with its first byte, by the kernel where the socket tells.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// When it cuts.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
