@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/lastcall-proxy/lastcall/bench/benchtest"
 	"github.com/lastcall-proxy/lastcall/bench/rehearse"
 )
