@@ -44,12 +44,28 @@ func drive(t *testing.T, spec string, how load.Reconnect, d time.Duration, happe
 	}
 	<-done
 	got := drv.Account()
+	booksAdd(t, got)
 	for _, e := range got.Entries {
 		if e.Local != "" && e.Bytes == (load.Bytes{}) {
 			t.Errorf("nothing went over the connection of %+v", e)
 		}
 	}
 	return got
+}
+
+// booksAdd checks what holds of every account once its load is over.
+func booksAdd(t *testing.T, a load.Account) {
+	t.Helper()
+	var begun, ends uint64
+	for _, p := range a.Line {
+		begun += uint64(p.Begun)
+	}
+	for _, n := range a.Outcomes {
+		ends += n
+	}
+	if a.Attempted != a.Succeeded+a.Failed || begun != a.Attempted || ends != a.Attempted+a.Faults+a.Outcomes[load.RetriedLibrary] || a.Gaps != 0 {
+		t.Errorf("%s: %d attempted, %d succeeded, %d failed, %d faults, %d gaps; %d begun in the timeline; outcomes %v", a.Spec.Kind, a.Attempted, a.Succeeded, a.Failed, a.Faults, a.Gaps, begun, a.Outcomes)
+	}
 }
 
 // sort is a load as it is driven against an app: a kind, with what may vary.

@@ -114,7 +114,9 @@ func (l *Ledger) end(due time.Time, o Outcome, wire, local string) {
 	defer l.mu.Unlock()
 	p := l.point(now)
 	l.open--
-	if l.ours(o) {
+	if l.aborted && !o.Good() { // broken off by us: it never was
+		l.attempts--
+		l.unbegin(due)
 		return
 	}
 	l.outcomes[o]++
@@ -130,13 +132,21 @@ func (l *Ledger) end(due time.Time, o Outcome, wire, local string) {
 	l.keep(Entry{At: now, Began: due, Outcome: o, Wire: wire, Local: local})
 }
 
-// ours says that an attempt that is under way fails because we have broken it off: it is none.
-func (l *Ledger) ours(o Outcome) bool {
-	if !l.aborted || o.Good() {
-		return false
+// unbegin takes a request that was due then out of the timeline. mu is held.
+func (l *Ledger) unbegin(due time.Time) {
+	for i := max(0, int(due.Sub(l.start)/Slice)); i < len(l.line); i++ {
+		if l.line[i].Begun > 0 {
+			l.line[i].Begun--
+			return
+		}
 	}
-	l.attempts--
-	return true
+}
+
+// broken says that what is under way is being broken off.
+func (l *Ledger) broken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.aborted
 }
 
 // abort says that what is under way is broken off.
@@ -204,10 +214,6 @@ func (l *Ledger) closed(e Entry) {
 	defer l.mu.Unlock()
 	p := l.point(e.At)
 	l.live--
-	if l.ours(e.Outcome) {
-		l.messages.add(e.Messages)
-		return
-	}
 	l.outcomes[e.Outcome]++
 	l.messages.add(e.Messages)
 	e.Session = true
@@ -235,7 +241,9 @@ func (l *Ledger) failed(began time.Time, o Outcome, wire, local string) {
 	l.attempts++
 	l.bad++
 	l.outcomes[o]++
-	l.point(time.Now()).Failed++
+	p := l.point(time.Now())
+	p.Begun++
+	p.Failed++
 	l.keep(Entry{At: time.Now(), Began: began, Outcome: o, Wire: wire, Local: local})
 }
 

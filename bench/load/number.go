@@ -159,8 +159,8 @@ func (n *numbers) silent(limit time.Duration) bool {
 }
 
 // settle closes the numbers: what is missing behind an answered message was lost, and is named; what was under way when the
-// session broke is part of that.
-func (n *numbers) settle(l *Ledger, e *Entry) {
+// session broke is part of that, unless the end was ours.
+func (n *numbers) settle(l *Ledger, e *Entry, ours bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	under := uint64(0)
@@ -179,7 +179,7 @@ func (n *numbers) settle(l *Ledger, e *Entry) {
 	}
 	n.m.Lost = uint64(len(n.missing)) + n.more
 	n.missed(-int(n.m.Lost))
-	if e.Outcome == Told { // they crossed the goodbye: their client knows that they have no answer, and may send them again
+	if e.Outcome == Told || ours { // they crossed the goodbye: their client knows that they have no answer, and may send them again
 		n.m.Unanswered = under
 	} else {
 		n.m.Lost += under

@@ -31,7 +31,7 @@ func TestEveryLossIsCounted(t *testing.T) {
 				t.Errorf("gaps: %d, want %d", a.Gaps, tt.gaps)
 			}
 			var e Entry
-			n.settle(l, &e)
+			n.settle(l, &e, false)
 			if a := l.Account(); e.Messages.Lost != tt.lost || a.Gaps != 0 || e.Messages.Sent != e.Messages.Received+e.Messages.Lost {
 				t.Errorf("%+v, want %d lost; gaps %d", e.Messages, tt.lost, a.Gaps)
 			}

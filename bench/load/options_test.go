@@ -133,7 +133,7 @@ func TestEndlessLine(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	got := drive(t, "sse="+srv.URL+",sessions=1,timeout=20s", load.Never, 20*time.Second, nil)
+	got := drive(t, "sse="+srv.URL+",sessions=1,interval=1m,timeout=20s", load.Never, 20*time.Second, nil)
 	if got.Outcomes[load.Protocol] != 1 || got.Sessions != 0 {
 		t.Errorf("%v, %d sessions", got.Outcomes, got.Sessions)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,7 +47,11 @@ const openEvery = 500 * time.Microsecond
 func keepSessions(ctx context.Context, l *Ledger, how Reconnect, client func() dialSession) {
 	var wg sync.WaitGroup
 	o := &overseer{all: map[*overseen]struct{}{}, limit: l.Spec.Timeout}
-	wg.Go(func() { o.run(ctx) })
+	live, enough := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { o.run(live) })
+	defer watch.Wait()
+	defer enough()
 	spread := max(min(time.Second, l.Spec.Interval), time.Duration(l.Spec.Sessions)*openEvery)
 	for i := range l.Spec.Sessions {
 		wg.Go(func() {
@@ -176,9 +181,14 @@ func talk(ctx context.Context, l *Ledger, s session, o *overseer, opened func())
 	} else {
 		wg.Go(func() { defer close(sender); keepSending(l.Spec.Interval, s, n, done, finishing) })
 	}
-	if s.collects() { // it has no answer before its end
-		spoke = true
-		opened()
+	var spoken atomic.Bool
+	speaks := sync.OnceFunc(func() { spoken.Store(true); opened() })
+	var quietly *time.Timer
+	switch w, ok := s.(interface{ welcomed() bool }); {
+	case s.collects(): // it has no answer before its end
+		speaks()
+	case ok && w.welcomed(): // a quiet channel may say nothing for hours: that it stays is an answer
+		quietly = time.AfterFunc(l.Spec.Interval, speaks)
 	}
 	for {
 		seq, err := s.recv()
@@ -188,6 +198,8 @@ func talk(ctx context.Context, l *Ledger, s session, o *overseer, opened func())
 			close(done)
 			owed := n.owed() > 0
 			switch {
+			case l.broken(): // we have ended it, without waiting
+				e.Outcome = OK
 			case x.hung.Load():
 				e.Outcome, e.Wire = Timeout, "no answer, and no end"
 			case ours && !owed:
@@ -200,13 +212,13 @@ func talk(ctx context.Context, l *Ledger, s session, o *overseer, opened func())
 			if !stop() {
 				<-finished
 			}
-			n.settle(l, &e)
-			return e, spoke
+			if quietly != nil && !quietly.Stop() {
+				speaks() // it has begun to, or has done
+			}
+			n.settle(l, &e, l.broken() && e.Outcome == OK)
+			return e, spoken.Load()
 		}
-		if !spoke {
-			spoke = true
-			opened()
-		}
+		speaks()
 		got := n.got
 		switch {
 		case s.listens():

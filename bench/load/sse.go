@@ -138,26 +138,32 @@ func (e *events) recv() (uint64, error) {
 // line reads up to a CR, a LF or both (WHATWG HTML, server-sent events, "Parsing an event stream").
 func (e *events) line() (line []byte, err error) {
 	for {
-		b, err := e.r.ReadByte()
-		switch {
-		case err != nil:
+		if _, err := e.r.Peek(1); err != nil {
 			return line, err
-		case b == '\n' && e.cr && len(line) == 0:
+		}
+		b, _ := e.r.Peek(e.r.Buffered())
+		if e.cr && len(line) == 0 && b[0] == '\n' {
 			e.cr = false
+			_, _ = e.r.Discard(1)
 			continue
-		case b == '\n', b == '\r':
-			e.cr = b == '\r'
+		}
+		i := bytes.IndexAny(b, "\r\n")
+		if i >= 0 {
+			line, e.cr = append(line, b[:i]...), b[i] == '\r'
+			_, _ = e.r.Discard(i + 1)
 			return line, nil
-		case len(line) > maxSize+maxNumber:
+		}
+		line, e.cr = append(line, b...), false
+		_, _ = e.r.Discard(len(b))
+		if len(line) > maxSize+maxNumber {
 			return line, errLongLine
 		}
-		e.cr = false
-		line = append(line, b)
 	}
 }
 
 func (e *events) heardAt() time.Time { return time.Unix(0, e.heard.Load()) }
 
+func (*events) welcomed() bool  { return true } // 200 and a type have come
 func (*events) listens() bool   { return true }
 func (*events) collects() bool  { return false }
 func (e *events) local() string { return e.addr }

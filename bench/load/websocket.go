@@ -70,9 +70,10 @@ func (w *webSocket) recv() (uint64, error) {
 	return w.ord.of(uint64(max(n, 0)), n >= 0), nil
 }
 
-func (w *webSocket) listens() bool { return w.spec.Mode == ModePush }
-func (*webSocket) collects() bool  { return false }
-func (w *webSocket) local() string { return w.addr }
+func (w *webSocket) listens() bool  { return w.spec.Mode == ModePush }
+func (w *webSocket) welcomed() bool { return w.listens() } // 101 has come
+func (*webSocket) collects() bool   { return false }
+func (w *webSocket) local() string  { return w.addr }
 
 func (w *webSocket) ending(err error, _ bool) (Outcome, string) {
 	var c websocket.CloseError

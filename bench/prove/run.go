@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,9 +121,9 @@ func (r *run) do(ctx context.Context) error {
 		r.finish(ctx, stop, &wg, baseline)
 		return err
 	}
-	whole := r.observe(ctx)
+	r.observe(ctx)
 	r.finish(ctx, stop, &wg, baseline)
-	if !whole {
+	if ctx.Err() != nil { // also when only the last answers were waited for: what was broken off is no part of the account
 		return errInterrupted
 	}
 	if s, ok := p.Target.(*script); ok {
@@ -138,7 +139,7 @@ func (r *run) do(ctx context.Context) error {
 }
 
 // observe waits for the time after the trigger, and for the target's end within it.
-func (r *run) observe(ctx context.Context) bool {
+func (r *run) observe(ctx context.Context) {
 	r.result = &proof.Run{}
 	end := time.NewTimer(r.plan.For)
 	defer end.Stop()
@@ -156,9 +157,9 @@ func (r *run) observe(ctx context.Context) bool {
 			r.say("the target is gone at %+.1f s", at)
 			gone = nil
 		case <-end.C:
-			return true
+			return
 		case <-ctx.Done():
-			return false
+			return
 		}
 	}
 }
@@ -288,7 +289,7 @@ func (r *run) settle(ctx context.Context) {
 
 type counted struct {
 	attempted, failed uint64
-	idle              string // a load of which nothing came
+	idle              string // loads of which nothing came
 }
 
 func (r *run) counts() (c counted) {
@@ -297,7 +298,7 @@ func (r *run) counts() (c counted) {
 		c.attempted += a.Attempted
 		c.failed += a.Failed + a.Faults + uint64(a.Gaps)
 		if a.Succeeded == 0 && a.Sessions == 0 {
-			c.idle = string(a.Spec.Kind) + " " + a.Spec.Target
+			c.idle = strings.TrimPrefix(c.idle+", "+string(a.Spec.Kind)+" "+a.Spec.Target, ", ")
 		}
 	}
 	return c

@@ -105,6 +105,21 @@ func TestSignalsEndIt(t *testing.T) {
 	}
 }
 
+// An interrupt while the last answers are waited for breaks them off: that is no proof.
+func TestInterruptWhileWaiting(t *testing.T) {
+	pod := newPod(t, false, "drain")
+	file := filepath.Join(t.TempDir(), "j")
+	c := start(t, "prove", "--load", "http1="+pod.http+",rate=20", "--load", "websocket=ws://"+pod.http+"/ws,sessions=3,interval=20ms", "--exec", fmt.Sprintf("kill -STOP %d", pod.app.Process.Pid),
+		"--warmup", "100ms", "--baseline", "300ms", "--for", "500ms", "--settle", "0s", "--json", file)
+	time.Sleep(2 * time.Second)
+	_ = c.Process.Signal(syscall.SIGINT)
+	c.ends(t, 10*time.Second, 3, "interrupted")
+	_ = pod.app.Process.Signal(syscall.SIGCONT)
+	if p := document(t, file); !p.Partial || p.Verdict != proof.NoVerdict {
+		t.Errorf("%s, partial %v: %s", p.Verdict, p.Partial, p.Reason)
+	}
+}
+
 // What a command started goes with us for as long as it runs; what it left behind when it had come to its end stays.
 func TestCommandsOfTheTrigger(t *testing.T) {
 	pod := newPod(t, false, "drain")

@@ -114,8 +114,8 @@ func (p *Plan) match(clients []*client, seen []record) (shared bool) {
 
 // attempt tells whether a record may be a try of the client's. A handshake that failed never got further than http1.
 func (p *Plan) attempt(c *client, r *record) bool {
-	if p.Mode == "goaway" {
-		return r.stream && r.kind != "tcp" && r.kind != "tls"
+	if p.Mode == "goaway" { // what runs on an older connection is none of its doing
+		return r.stream && r.kind != "tcp" && r.kind != "tls" && (r.dialled.IsZero() || r.dialled.After(c.taken.Add(-slack)))
 	}
 	opaque := c.kind == "tcp" || c.kind == "tls"
 	if !r.stream { // a connection that was refused before it said anything

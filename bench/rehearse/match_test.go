@@ -48,6 +48,25 @@ func TestTriesOfClientsThatLookTheSame(t *testing.T) {
 	}
 }
 
+// What a client goes on with on a connection that it had already is no return after a GOAWAY.
+func TestOlderConnectionsAreNoReturn(t *testing.T) {
+	start := time.Now()
+	p := Defaults()
+	p.Mode = "goaway"
+	from := record{id: "c1.1", conn: "c1", kind: "grpc", stream: true, normal: true, identity: "g", opened: start.Add(-time.Minute)}
+	for _, tt := range []struct {
+		dialled time.Time
+		want    bool
+	}{{start.Add(-time.Second), false}, {start.Add(time.Millisecond), true}, {time.Time{}, true}} {
+		c := &client{key: p.key(&from), kind: "grpc", from: from, taken: start}
+		r := record{id: "c2.9", conn: "c2", kind: "http2", stream: true, normal: true, identity: "g", opened: start.Add(10 * time.Millisecond), dialled: tt.dialled, status: "200"}
+		p.match([]*client{c}, []record{r})
+		if (c.back != nil) != tt.want {
+			t.Errorf("dialled %v: back %v", tt.dialled.Sub(start), c.back != nil)
+		}
+	}
+}
+
 // A limit on the time to be back is not met by those who are not.
 func TestLimitCountsThoseWhoAreAway(t *testing.T) {
 	for _, tt := range []struct {
