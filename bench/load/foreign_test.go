@@ -157,35 +157,22 @@ func TestGoodbyeBeforeWelcome(t *testing.T) {
 
 // A GOAWAY that leaves a stream out refuses it, also when the server closes nothing.
 func TestGoAwayRefuses(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	go func() {
+	addr := accepting(t, func(c net.Conn) {
+		_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+		f := http2.NewFramer(c, c)
+		_ = f.WriteSettings()
 		for {
-			c, err := ln.Accept()
+			frame, err := f.ReadFrame()
 			if err != nil {
 				return
 			}
-			go func() {
-				_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
-				f := http2.NewFramer(c, c)
-				_ = f.WriteSettings()
-				for {
-					frame, err := f.ReadFrame()
-					if err != nil {
-						return
-					}
-					if _, ok := frame.(*http2.HeadersFrame); ok {
-						_ = f.WriteGoAway(0, http2.ErrCodeNo, nil)
-					}
-				}
-			}()
+			if _, ok := frame.(*http2.HeadersFrame); ok {
+				_ = f.WriteGoAway(0, http2.ErrCodeNo, nil)
+			}
 		}
-	}()
+	})
 	for _, kind := range []string{"http2", "grpc-unary"} {
-		got := drive(t, kind+"="+ln.Addr().String()+",rate=20,conns=2,timeout=1s", load.Never, 300*time.Millisecond, nil)
+		got := drive(t, kind+"="+addr+",rate=20,conns=2,timeout=1s", load.Never, 300*time.Millisecond, nil)
 		if got.Attempted == 0 || got.Outcomes[load.StreamRefused] != got.Attempted {
 			t.Errorf("%s: %v", kind, got.Outcomes)
 		}
@@ -280,23 +267,12 @@ func TestQuietChannels(t *testing.T) {
 
 // Abort leaves nothing behind, and what it breaks off never was.
 func TestAbort(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			defer func() { _ = c.Close() }()
-		}
-	}()
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	addr := accepting(t, func(net.Conn) { <-over })
 	for _, kind := range load.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
-			s, err := load.ParseSpec(string(kind) + "=" + ln.Addr().String() + ",timeout=5m")
+			s, err := load.ParseSpec(string(kind) + "=" + addr + ",timeout=5m")
 			if err != nil {
 				t.Fatal(err)
 			}

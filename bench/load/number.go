@@ -46,6 +46,7 @@ const allOfThem = math.MaxUint64
 type numbers struct {
 	collects bool         // no message has an answer of its own
 	listens  bool         // the server sends by itself
+	foreign  bool         // the messages are somebody else's: which one an answer is for nobody knows, nor how many each has
 	gaps     func(by int) // hears of messages that are missing, and of those that come late; nil: nobody asks
 
 	mu      sync.Mutex
@@ -92,6 +93,12 @@ func (n *numbers) missed(by int) {
 func (n *numbers) got(seq uint64) Outcome {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.foreign {
+		n.m.Received++
+		delete(n.sent, seq)
+		n.next = max(n.next, seq+1)
+		return OK
+	}
 	if !n.listens && seq >= n.m.Sent {
 		return Wrong // nobody has sent that
 	}
@@ -168,7 +175,7 @@ func (n *numbers) settle(l *Ledger, e *Entry, ours bool) {
 	case n.listens:
 		n.m.Sent = n.m.Received - n.m.Duplicated + uint64(len(n.missing)) + n.more
 	case !n.collects:
-		under = n.m.Sent - n.next
+		under = n.m.Sent - min(n.m.Sent, n.next)
 	default:
 		under = n.m.Sent - n.m.Received
 		if e.Outcome == OK && under > 0 { // it has answered, with too few

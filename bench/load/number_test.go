@@ -38,3 +38,27 @@ func TestEveryLossIsCounted(t *testing.T) {
 		})
 	}
 }
+
+// A server whose messages are not ours may say more than it is asked, and before it is asked: nothing of that is wrong, and
+// nothing is owed.
+func TestForeignAnswers(t *testing.T) {
+	l := newLedger(Spec{Kind: GRPCStream}, time.Now(), &books{})
+	n := &numbers{foreign: true, gaps: l.missing, missing: map[uint64]time.Time{}, sent: map[uint64]time.Time{}}
+	for i := range uint64(3) {
+		if o := n.got(2 * i); o != OK {
+			t.Errorf("a word before the question: %s", o)
+		}
+		n.sending(i)
+		if o := n.got(2*i + 1); o != OK {
+			t.Errorf("its answer: %s", o)
+		}
+	}
+	if n.owed() != 0 {
+		t.Error("something is owed")
+	}
+	e := Entry{Outcome: Closed}
+	n.settle(l, &e, false)
+	if m := e.Messages; m.Sent != 3 || m.Received != 6 || m.Lost != 0 {
+		t.Errorf("%+v", m)
+	}
+}

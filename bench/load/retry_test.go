@@ -15,8 +15,8 @@ import (
 	"github.com/lastcall-proxy/lastcall/bench/load"
 )
 
-// everySecond serves connections with one that answers or refuses by turns.
-func everySecond(t *testing.T, serve func(c net.Conn)) string {
+// accepting serves every connection to it, and gives its address.
+func accepting(t *testing.T, serve func(c net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -103,7 +103,7 @@ func TestLibraryRetries(t *testing.T) {
 		"grpc-unary": {refusesHTTP2(true), load.StreamRefused},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			spec := kind + "=" + everySecond(t, tt.serve) + ",rate=50,conns=1"
+			spec := kind + "=" + accepting(t, tt.serve) + ",rate=50,conns=1"
 			plain := drive(t, spec, load.Never, 500*time.Millisecond, nil)
 			if plain.Outcomes[tt.want] == 0 || plain.Failed != plain.Outcomes[tt.want] || plain.Outcomes[load.RetriedLibrary] != 0 {
 				t.Errorf("without: %v", plain.Outcomes)

@@ -157,7 +157,7 @@ func (e *outcomeError) Error() string { return e.wire }
 // called, and spoke is true. Sending and receiving have a goroutine each, and o looks after both: a server that doesn't read
 // holds the sender, one that doesn't answer the receiver, and neither holds us.
 func talk(ctx context.Context, l *Ledger, s session, o *overseer, opened func()) (e Entry, spoke bool) {
-	n := &numbers{collects: s.collects(), listens: s.listens(), gaps: l.missing, missing: map[uint64]time.Time{}, sent: map[uint64]time.Time{}}
+	n := &numbers{collects: s.collects(), listens: s.listens(), foreign: l.Spec.Data != nil, gaps: l.missing, missing: map[uint64]time.Time{}, sent: map[uint64]time.Time{}}
 	if r, ok := s.(resumer); ok {
 		if seq, resumed := r.next(); resumed {
 			n.next, n.last = seq, time.Now()
