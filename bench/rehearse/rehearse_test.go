@@ -40,6 +40,8 @@ func newPod(t *testing.T) *pod {
 	benchtest.Spawn(t, app, "lastcallctl", "app", "--http", app)
 	p := &pod{addr: benchtest.Free(t), admin: benchtest.Free(t), telemetry: benchtest.Free(t)}
 	p.sidecar = benchtest.Spawn(t, p.addr, "lastcall", "run", "--inbound", p.addr+"="+app, "--admin", p.admin, "--telemetry", p.telemetry, "--identity-header", "X-Client-Id", "--fate-log", "/dev/null", "--termination-message", "", "--lameduck", "1s", "--drain-timeout", "5s")
+	benchtest.WaitFor(t, p.admin) // after the listeners
+	benchtest.WaitFor(t, p.telemetry)
 	return p
 }
 
